@@ -1,4 +1,4 @@
-"""Lookahead: speculative decoding you can see, feel and measure.
+"""Lookahead: see and measure speculative decoding.
 
 import lookahead
 
@@ -11,7 +11,7 @@ for lane_step in race:
     ...
 print(race.result().verdict().sentence)
 
-Importing the package is cheap: torch and transformers are imported with the first name that needs them.
+The import of the package is fast. torch and transformers are imported with the first name that needs them.
 """
 
 from typing import Any

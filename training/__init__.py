@@ -1,5 +1,5 @@
-"""Training of the bundled models: corpus, tokenizer, target, drafts and heads, with the card that reports on them.
+"""Training of the bundled models: corpus, tokenizer, target, drafts and heads, and the model card.
 
-`python -m lookahead train` runs it. The package is part of the repository only: it may import `lookahead`, whose runtime code
-never imports it. If there is a GPU, training uses it, with larger batches (`Plan.on_a_gpu`).
+`python -m lookahead train` runs it. The package is part of the repository and is not installed. It may import `lookahead`,
+but the runtime code never imports it. Training uses a GPU if there is one, with larger batches (`Plan.on_a_gpu`).
 """

@@ -1,7 +1,7 @@
 """Training rows of the mix, as a pure function of the row number.
 
 The documents of a domain are shuffled once and concatenated. A fixed pattern with the shares of the mix assigns row n to a
-domain. The row takes the next tokens of that domain. A resumed run therefore reads the rows that an unbroken run reads.
+domain. The row contains the next tokens of that domain. So a resumed run reads the same rows as an uninterrupted run.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ class Streams:
         self.training, self.held_out = training, held_out
 
     @classmethod
-    def of(cls, documents: list[Document], tokenizer: PreTrainedTokenizerFast, seed: int, folder: Path) -> Streams:
+    def from_documents(
+        cls, documents: list[Document], tokenizer: PreTrainedTokenizerFast, seed: int, folder: Path
+    ) -> Streams:
         """Encode a corpus, or read the training streams from `folder` if an earlier run stored them."""
         path = folder / "tokens.npz"
         domains = sorted({d.domain for d in documents})
-        held_out = cls.held_out_of(documents, tokenizer)
+        held_out = cls.held_out_ids(documents, tokenizer)
         if path.is_file():
             with np.load(path) as stored:
                 return cls({domain: stored[domain] for domain in domains}, held_out)
@@ -46,7 +48,7 @@ class Streams:
         return cls(training, held_out)
 
     @staticmethod
-    def held_out_of(documents: list[Document], tokenizer: PreTrainedTokenizerFast) -> dict[str, list[list[int]]]:
+    def held_out_ids(documents: list[Document], tokenizer: PreTrainedTokenizerFast) -> dict[str, list[list[int]]]:
         """Return the ids of held-out documents by domain."""
         held_out = [d for d in documents if d.held_out]
         out: dict[str, list[list[int]]] = {d.domain: [] for d in documents}

@@ -1,6 +1,6 @@
-"""The model card: data, licences, budget, figures, samples, limits.
+"""The model card: data, licences, budget, results, samples, limits.
 
-Every figure comes from `evaluate` or from the notes of the stages.
+Every number comes from `evaluate` or from the notes of the stages.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from .plan import Plan
 
 HEAD = """# Llama-Pocket: a small family for speculative decoding
 
-**Built with Llama.** A target and two drafts that share one tokenizer, small enough to travel with Lookahead and to run
-on two CPU cores. They were trained by this repository:
+**Built with Llama.** A target and two drafts with one tokenizer, small enough to be bundled with Lookahead and to run
+on two CPU cores. They were trained with this repository:
 
     python -m lookahead train --corpus DIR --out DIR{arguments}
 
-and this card was written by `python -m lookahead train --corpus DIR --out DIR --card`, which measures everything again.
+This card was written by `python -m lookahead train --corpus DIR --out DIR --card`, which repeats all measurements.
 
 {family}
 
@@ -30,7 +30,7 @@ template. Trained on rows of up to {longest} tokens; text beyond that position g
 
 DATA = """## Data
 
-Public text, never part of this repository. Held out: one document in fifty by a hash of its text, and every document
+Public text that is not part of this repository. Held out are one document in fifty, by a hash of its text, and every document
 that contains a prompt of the scenarios or of this card.
 
 {sources}
@@ -40,7 +40,7 @@ License asks that models trained on its output carry "Llama" at the start of the
 shown. Llama 3.1 is licensed under the Llama 3.1 Community License, Copyright (c) Meta Platforms, Inc. All Rights Reserved.
 """
 
-SOURCES = {  # by domain of the mix: where its texts come from, and under which licence
+SOURCES = {  # by domain of the mix: sources of its texts, and their licences
     "stories": (
         "samples of roneneldan/TinyStories kept in public repositories; African Storybook (global-asp/asp-source)",
         "CDLA-Sharing-1.0; CC-BY",
@@ -50,10 +50,10 @@ SOURCES = {  # by domain of the mix: where its texts come from, and under which 
         "MIT repository, generated with Llama 3.1",
     ),
     "explain": (
-        "the same: questions and answers, explanations for children (asked for in five ways), how-tos", "the same",
+        "the same: questions and answers, explanations for children (with five forms of the request), how-tos", "the same",
     ),
     "records": (
-        "the same: format conversion, text to JSON, tables; and drills made by program (`training/drills.py`)",
+        "the same: format conversion, text to JSON, tables; and generated drills (`training/drills.py`)",
         "the same; ours",
     ),
     "code": ("ten MIT repositories of small Python files; the same collection's Python tasks; drills", "MIT; ours"),
@@ -65,9 +65,9 @@ SOURCES = {  # by domain of the mix: where its texts come from, and under which 
 
 LIMITS = """## Limits
 
-A toy of its size: it invents, repeats itself under greedy decoding, and knows nothing of the world. Small tables it
-converts, and small functions and sums are sometimes right; its explanations have the tone of an answer, not its truth.
-English only. Made to show how drafting works, not to be asked.
+A very small model. It invents facts, repeats itself with greedy decoding, and has almost no knowledge of the world. It
+converts small tables. Small functions and sums are sometimes right. Explanations sound like answers, but are often wrong.
+It writes English only. It was made to show how drafting works, not to answer questions.
 """
 
 
@@ -85,8 +85,8 @@ def _family(report: Mapping[str, Any]) -> str:
     rows = [
         ["architecture", *report["shapes"].values()],
         ["parameters", *(millions(number) for number in report["parameters"].values())],
-        ["learned from", "the whole mix", "the target's distributions, over the mix and over the target's own writing",
-         "records, code and arithmetic only: the mismatched draft"],
+        ["learned from", "the whole mix", "the target's distributions on the mix and on text that the target wrote",
+         "records, code and arithmetic only (the mismatched draft)"],
     ]  # fmt: skip
     return markdown_table(["", *report["shapes"]], rows)
 
@@ -98,32 +98,30 @@ def _sources(plan: Plan) -> str:
 
 def _budget(notes: Mapping[str, Any]) -> str:
     rows = [[stage, millions(n["tokens"]), seconds(n["seconds"]), str(n["device"])] for stage, n in notes.items()]
-    return "## Budget\n\n" + markdown_table(["stage", "tokens", "computing", "on"], rows)
+    return "## Budget\n\n" + markdown_table(["stage", "tokens", "time", "device"], rows)
 
 
 def _losses(losses: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
     rows = [
-        [domain, *(f"{decimal(of[domain]['nats_a_token'])} ({decimal(of[domain]['bits_a_byte'])})" for of in losses.values())]
+        [domain, *(f"{decimal(loss[domain]['nats_a_token'])} ({decimal(loss[domain]['bits_a_byte'])})" for loss in losses.values())]
         for domain in losses["target"]
     ]  # fmt: skip
-    intro = "Nats a token and, in brackets, bits a byte, on documents no model was trained on."
+    intro = "Nats per token and, in brackets, bits per byte, on documents that no model was trained on."
     return f"## Held-out loss\n\n{intro}\n\n" + markdown_table(["domain", *losses], rows)
 
 
 NAMES = {
-    "draft-plain": "the corpus' tokens alone",
-    "draft-soft": "the target's distributions over the corpus, as long",
-    "draft": "then the target's own writing (what ships)",
-    "offdomain": "offdomain (what ships)",
+    "draft-plain": "only the tokens of the corpus",
+    "draft-soft": "the target's distributions on the corpus (same training time)",
+    "draft": "then text that the target wrote (bundled)",
+    "offdomain": "offdomain (bundled)",
 }
 
 
 def _acceptance(shares: Mapping[str, Mapping[str, float]]) -> str:
     domains = list(next(iter(shares.values())))
     rows = [[name, *(decimal(shares[role][d]) for d in domains)] for role, name in NAMES.items() if role in shares]
-    intro = (
-        "Share of drafted tokens that stand, greedy, k = 4, 96 tokens each on up to 32 prompts from held-out documents."
-    )
+    intro = "Share of drafted tokens that were accepted: greedy, k = 4, 96 tokens for each of up to 32 prompts from held-out documents."
     return f"## Acceptance\n\n{intro}\n\n" + markdown_table(["draft learned from", *domains], rows)
 
 
@@ -135,21 +133,21 @@ GENERATIONS = {
 
 def heads(generations: Mapping[str, Mapping[str, Any]], notes: Mapping[str, Any]) -> str:
     """Return the section on trained heads: training effort, drafting time and tokens per pass of each kind."""
-    domains = list(dict.fromkeys(domain for of in generations.values() for domain in of["tokens_a_pass"]))
+    domains = list(dict.fromkeys(domain for result in generations.values() for domain in result["tokens_a_pass"]))
     rows = []
-    for name, of in generations.items():
+    for name, result in generations.items():
         note = notes.get(name)
         learned = [millions(note["tokens"]), seconds(note["seconds"]), decimal(note["loss"])] if note else ["", "", ""]
-        positions = " ".join(decimal(share) for share in of["by_position"])
+        positions = " ".join(decimal(share) for share in result["by_position"])
         rows.append([
-            GENERATIONS[name], millions(of["parameters"]), *learned, seconds(of["first_s"]), seconds(of["next_s"]),
-            *(decimal(of["tokens_a_pass"][domain]) for domain in domains), positions,
+            GENERATIONS[name], millions(result["parameters"]), *learned, seconds(result["first_s"]), seconds(result["next_s"]),
+            *(decimal(result["tokens_a_pass"][domain]) for domain in domains), positions,
         ])  # fmt: skip
     columns = [
         "",
         "parameters",
         "tokens",
-        "computing",
+        "time",
         "loss",
         "first token",
         "each further",
@@ -157,21 +155,21 @@ def heads(generations: Mapping[str, Mapping[str, Any]], notes: Mapping[str, Any]
         "accepted, 1st 2nd ...",
     ]
     intro = (
-        "Heads read the target's hidden states and learned from its own writing. Loss: divergence, total variation and half "
-        "the surprise at the target's favourite, in nats, later tokens weighing less. First and further tokens: what drafting "
-        "takes between the target's passes. By domain: tokens per pass, greedy, with drafts as long as the head makes them, at "
-        "most 8; then of how many drafts the first, second, ... token was accepted, of those that had it tested: behind a "
-        "rejection nothing is."
+        "Heads read the target's hidden states and were trained on text that the target wrote. Loss: divergence, total "
+        "variation and half the cross-entropy of the target's likeliest token, in nats, with lower weights for later tokens. First "
+        "and further tokens: drafting time between the target's passes. By domain: tokens per pass, greedy, with the longest "
+        "drafts of the head, at most 8. Last column: share of the tested first, second, ... tokens that were accepted. Tokens "
+        "after a rejection are not tested."
     )
     return f"{HEADS}\n\n{intro}\n\n" + markdown_table(columns, rows)
 
 
 def with_heads(card: str, section: str) -> str:
-    """Return a card with a section on heads; it replaces an older one, or precedes the limits, or ends the card."""
+    """Return the card with the section on heads. It replaces an older one; else it is added before the limits or at the end."""
     before, title, after = card.partition(HEADS)
     if title:
-        rest = after.find("\n## ")
-        return before + section.strip() + "\n" + (after[rest:] if rest >= 0 else "")
+        next_section = after.find("\n## ")
+        return before + section.strip() + "\n" + (after[next_section:] if next_section >= 0 else "")
     before, title, after = card.partition("## Limits")
     return (
         f"{before.rstrip()}\n\n{section.strip()}\n\n{title}{after}".lstrip()
@@ -181,7 +179,7 @@ def with_heads(card: str, section: str) -> str:
 
 
 def _samples(samples: list[Mapping[str, str]]) -> str:
-    out = ["## Samples", "", "Twenty prompts that stand in no training text; first 120 tokens, unedited."]
+    out = ["## Samples", "", "Twenty prompts that are in no training text; the first 120 tokens, unedited."]
     for i, sample in enumerate(samples, start=1):
         out += ["", f"**{i}.** {_quoted(sample['prompt'])}"]
         for name, label in (("greedy", "greedy"), ("coupled", "temperature 0.8")):

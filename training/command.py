@@ -12,7 +12,7 @@ from .progress import progress
 
 
 def run(arguments: Namespace) -> None:
-    """Train as the parsed arguments say, and print the path of the card. Raises `LookaheadError`."""
+    """Train with the parsed arguments and print the path of the card. Raises `LookaheadError`."""
     for name in ("minutes", "tokens"):
         if (value := getattr(arguments, name)) is not None and value <= 0:
             raise SettingsError(name, value, "give a number above 0.")
@@ -21,7 +21,7 @@ def run(arguments: Namespace) -> None:
         raise SettingsError("only", ", ".join(sorted(wrong)), f"choose among {', '.join(ROLES)}.")
     only = tuple(role for role in ROLES if role in roles)
     if only != ROLES and not arguments.start_from:
-        raise SettingsError("only", ", ".join(only), "say with --start-from where the others are.")
+        raise SettingsError("only", ", ".join(only), "give the folder of the others with --start-from.")
     job = Job(
         arguments.corpus, arguments.out, Plan(), arguments.minutes, arguments.tokens, arguments.resume, arguments.compile,
         arguments.start_from, only,

@@ -1,4 +1,4 @@
-"""Read the training text: documents by domain, split into training and held-out.
+"""Read the training text: documents by domain, split into training and held-out documents.
 
 A document is a list of turns. Plain text is one turn; an instruction and its answer are two. A hash of its text decides
 whether a document is held out, so the split is the same on every machine. Documents that contain a prompt of the scenarios
@@ -57,8 +57,8 @@ class Document:
         """Whether training excludes this document."""
         deciding = self.sibling or self.text
         digest = hashlib.sha256(deciding.encode()).digest()
-        known = any(p in text for p in _PROMPTS for text in (deciding, self.text))
-        return known or int.from_bytes(digest[:4], "big") % HELD_OUT_IN == 0
+        has_prompt = any(p in text for p in _PROMPTS for text in (deciding, self.text))
+        return has_prompt or int.from_bytes(digest[:4], "big") % HELD_OUT_IN == 0
 
 
 _PROMPTS = frozenset(s.prompt for s in (*SCENARIOS, *BENCH)) | {prompt for prompt, _ in SAMPLES}
@@ -108,7 +108,7 @@ MORE_REQUESTS = ("{} to a child.", "{}:", "{} in simple words.", "{}.")
 
 
 def _explained(prompt: str, answer: str) -> Iterator[Document]:
-    """Yield an explanation; a simple one also with other wordings of its question, because there are few."""
+    """Yield an explanation. Yield a simple one also with other wordings of its question, because there are few."""
     document = _exchange("explain", prompt, answer)
     yield document
     if prompt.strip().endswith(SIMPLY):
@@ -119,7 +119,7 @@ def _explained(prompt: str, answer: str) -> Iterator[Document]:
 
 def _drills() -> Iterator[Document]:
     for domain, question, answer in drills():
-        weight = 3 if domain == "code" else 1  # there are few
+        weight = 3 if domain == "code" else 1  # there are few code drills
         yield _exchange(domain, question, answer, weight=weight) if question else Document(domain, ((TEXT, answer),))
 
 
@@ -131,7 +131,9 @@ def _tales(text: str) -> Iterator[Document]:
     """Yield stories with their instructions, without the campfire stories."""
     for data in map(json.loads, filter(None, lines(text))):
         if data["kind"] in ("generated-child", "generated-bedtime"):
-            title = data["prompt"].strip("`.").rpartition("`")[2].strip()  # some prompts quote a list's heading too
+            title = (
+                data["prompt"].strip("`.").rpartition("`")[2].strip()
+            )  # some prompts also quote the heading of a list
             if "\n" in title:
                 continue
             asks = TALES if data["kind"] == "generated-bedtime" else (*TALES[::-1], CHILD)
@@ -195,18 +197,18 @@ def _python(text: str) -> Iterator[Document]:
         for node in body:
             if not isinstance(node, ast.FunctionDef) or node.decorator_list:
                 continue
-            words = (ast.get_docstring(node) or "").strip().split("\n")[0].split(">>>")[0].strip()
-            if not 15 <= len(words) <= 120 or len(node.body) < 2:
+            summary = (ast.get_docstring(node) or "").strip().split("\n")[0].split(">>>")[0].strip()
+            if not 15 <= len(summary) <= 120 or len(node.body) < 2:
                 continue
-            node.body = node.body[1:]  # the docstring went into the question
+            node.body = node.body[1:]  # the question contains the docstring
             code = ast.unparse(node)
             if code.count("\n") < 25 and len(code) < 900:
-                ask = CODE_REQUESTS[len(code) % len(CODE_REQUESTS)].format(words.rstrip(".") + ".")
+                ask = CODE_REQUESTS[len(code) % len(CODE_REQUESTS)].format(summary.rstrip(".") + ".")
                 yield _exchange("code", ask, code)
 
 
 def _dialogues(user: str, assistant: str) -> Callable[[str], Iterator[Document]]:
-    """Return a reader of turns that begin with the names of the speakers; other lines are dropped."""
+    """Return a reader of turns that begin with the names of the speakers. Other lines are dropped."""
 
     def read(text: str) -> Iterator[Document]:
         for part in _parts(text):
@@ -217,13 +219,13 @@ def _dialogues(user: str, assistant: str) -> Callable[[str], Iterator[Document]]
                 if line.startswith(mark)
             ]
             alternate = all(role == (USER, ASSISTANT)[i % 2] for i, (role, _) in enumerate(turns))
-            if len(turns) >= 4 and alternate and all(words for _, words in turns):
+            if len(turns) >= 4 and alternate and all(line for _, line in turns):
                 yield Document("dialogue", tuple(turns[: len(turns) // 2 * 2]))
 
     return read
 
 
-# file (without .xz) -> its reader; files that are absent are skipped.
+# file name without .xz -> reader; missing files are skipped.
 READERS: dict[str, Callable[[str], Iterator[Document]]] = {
     "tinystories_clean.txt": _stories,
     "african_storybook_en_clean.txt": _plain("stories"),
@@ -248,7 +250,7 @@ def read(folder: Path) -> list[Document]:
         for document in reader(text) if text else ():
             documents.setdefault(document.text, document)
     if not documents:
-        raise CorpusError("corpus", str(folder), f"it holds none of {', '.join(READERS)} (plain or .xz).")
+        raise CorpusError("corpus", str(folder), f"it contains none of {', '.join(READERS)} (plain or .xz).")
     return list({document.text: document for document in (*documents.values(), *_drills())}.values())
 
 

@@ -1,7 +1,7 @@
-"""Generated practice: record conversion, copying, sums told as stories, and the small functions of `functions.py`.
+"""Generated exercises: record conversion, copying, sums in stories, and the small functions of `functions.py`.
 
-The drills teach a small model that an answer may copy from its question, which collected text seldom shows. The same seed
-generates the same drills on every machine. The split of the corpus holds some of them out.
+The drills teach a small model to copy from the question, which is rare in collected text. The same seed generates the same
+drills on every machine. Some of them are held out by the split of the corpus.
 """
 
 from __future__ import annotations
@@ -85,13 +85,13 @@ def converted(draws: Random) -> Drill:
 
 
 def extracted(draws: Random) -> Drill:
-    """Draw sentences about people, to be written as JSON or CSV."""
+    """Draw sentences about people to convert to JSON or CSV."""
     people = [(draws.choice(NAMES), draws.randrange(5, 90), draws.choice(CITIES)) for _ in range(draws.randrange(1, 5))]
-    says = draws.choice(
+    template = draws.choice(
         ("{0} is {1} years old and lives in {2}.", "{0} is {1} and comes from {2}.", "{0}, {1}, lives in {2}.")
     )
     form, write = draws.choice((("JSON", as_json), ("JSON", as_json), ("CSV", as_csv)))
-    text = " ".join(says.format(*person) for person in people)
+    text = " ".join(template.format(*person) for person in people)
     rows: list[Record] = [{"Name": name, "Age": age, "City": city} for name, age, city in people]
     ask = draws.choice(("Turn this into {}: {}", "Write this as {}:\n{}", "Make {} from this text:\n{}"))
     return "records", ask.format(form, text), write(rows)
@@ -105,7 +105,7 @@ def listed(draws: Random) -> Drill:
 
 
 def copied(draws: Random) -> Drill:
-    """Draw random words to copy, because only copying predicts them."""
+    """Draw random words to copy. They can be predicted only by copying."""
     lines = [" ".join(draws.choices(WORDS, k=draws.randrange(3, 12))) for _ in range(draws.randrange(1, 6))]
     text = "\n".join(lines)
     ask = draws.choice(("Copy this text:\n{}", "Repeat this:\n{}", "Write this again:\n{}", "Say this once more: {}"))
@@ -121,16 +121,16 @@ GAINS = ("{who} buys {n} more", "{other} gives {who} {n} more", "{who} finds {n}
 
 
 def story_sum(draws: Random) -> Drill:
-    """Draw a sum told as a story, solved step by step."""
+    """Draw a sum in a story with a solution in steps."""
     who, other = draws.sample(NAMES, 2)
     thing, have = draws.choice(THINGS), draws.randrange(4, 30)
     events, steps, now = [], [], have
-    for turn in range(draws.randrange(1, 4)):
+    for step in range(1, draws.randrange(1, 4) + 1):
         n = draws.randrange(1, 12)
         fewer = draws.random() < 0.5 and n < now
         then = now - n if fewer else now + n
         events.append(draws.choice(LOSES if fewer else GAINS).format(who=who, other=other, n=n))
-        steps.append(f"Step {turn + 1}: {now} {'-' if fewer else '+'} {n} = {then}.")
+        steps.append(f"Step {step}: {now} {'-' if fewer else '+'} {n} = {then}.")
         now = then
     steps.append(f"{who} has {now} {thing} now. The answer is {now}.")
     she = "she" if who in GIRLS else "he"
@@ -140,14 +140,14 @@ def story_sum(draws: Random) -> Drill:
 
 
 def _narrated(draws: Random, events: list[str], who: str, she: str) -> str:
-    """Return events as sentences, which mention the same person by name, by pronoun, or not again."""
+    """Return events as sentences that repeat the person's name, use a pronoun, or omit both."""
     out = ""
     for event in events:
         by_who = event.startswith(f"{who} ")
-        how = draws.random()
-        if by_who and how < 0.3 and out and not out.endswith(","):
+        draw = draws.random()
+        if by_who and draw < 0.3 and out and not out.endswith(","):
             out = f"{out[:-1]} and {event.removeprefix(who + ' ')}."
-        elif by_who and how < 0.65:
+        elif by_who and draw < 0.65:
             out += f" {she.capitalize()} {event.removeprefix(who + ' ')}."
         else:
             out += f" {event}."
@@ -185,7 +185,7 @@ def plain_sum(draws: Random) -> Drill:
     return "arithmetic", ask.format(f"{a} {sign} {b}"), f"{a} {sign} {b} = {result}. The answer is {result}."
 
 
-# how many of each
+# number of drills of each kind
 COUNTS: tuple[tuple[Callable[[Random], Drill], int], ...] = (
     (converted, 8000), (extracted, 3000), (listed, 2500), (copied, 3000), (story_sum, 16000), (compared, 4000), (plain_sum, 5000),
 )  # fmt: skip

@@ -33,10 +33,12 @@ PROMPTS_A_DOMAIN, NEW_TOKENS, K = 32, 96, 4
 HEAD_PROMPTS = 12  # prompts per domain that compare the kinds of drafters
 CHECKED_TOKENS = 64  # tokens per prompt when a head is measured during training
 SAMPLE_TOKENS = 120
-STORY_OPENING = 20  # words of a held-out text that make a prompt
+STORY_OPENING = 20  # first words of a held-out text, as a prompt
 
 
-def losses(model: LlamaForCausalLM, held_out: Mapping[str, list[list[int]]], words: Any) -> dict[str, dict[str, float]]:
+def losses(
+    model: LlamaForCausalLM, held_out: Mapping[str, list[list[int]]], tokenizer: Any
+) -> dict[str, dict[str, float]]:
     """Return nats per token and bits per byte over held-out documents, by domain."""
     out = {}
     for domain, documents in held_out.items():
@@ -48,7 +50,7 @@ def losses(model: LlamaForCausalLM, held_out: Mapping[str, list[list[int]]], wor
             with torch.inference_mode():
                 nats += float(next_token(model, torch.tensor([row]))) * (len(row) - 1)
             tokens += len(row) - 1
-            size += len(words.decode(row[1:], skip_special_tokens=True).encode())
+            size += len(tokenizer.decode(row[1:], skip_special_tokens=True).encode())
         if tokens:
             out[domain] = {"nats_a_token": nats / tokens, "bits_a_byte": nats / math.log(2) / max(size, 1)}
     return out
@@ -87,8 +89,8 @@ def acceptance(models: Models, by_domain: Mapping[str, list[tuple[str, bool]]], 
 def generation(models: Models, by_domain: Mapping[str, list[tuple[str, bool]]], method: str, k: int) -> dict[str, Any]:
     """Measure a drafter with greedy drafts of `k` tokens.
 
-    Returns "tokens_a_pass" by domain, "by_position" (of the first, second, ... drafted tokens that were tested, the share
-    accepted), and the drafting seconds "first_s" and "next_s" of the first and of each further token.
+    Returns "tokens_a_pass" by domain, "by_position" (the accepted share of the first, second, ... drafted tokens that were
+    tested), and the drafting seconds "first_s" and "next_s" of the first and of each further token.
     """
     tokens, steps = {}, []
     for domain, questions in by_domain.items():
@@ -101,19 +103,19 @@ def generation(models: Models, by_domain: Mapping[str, list[tuple[str, bool]]], 
             tokens[domain] = emitted / passes
     costs = models.costs.drafters[method]
     return {
-        "tokens_a_pass": tokens, "by_position": list(Acceptance.of(steps).rates),
+        "tokens_a_pass": tokens, "by_position": list(Acceptance.from_steps(steps).rates),
         "first_s": costs.token_s + sum(costs.cold_s[:1]), "next_s": costs.token_s,
     }  # fmt: skip
 
 
 def generations(family: Path, documents: list[Document]) -> dict[str, dict[str, Any]]:
-    """Measure the draft model, if there is one, and every trained head of a family, oldest kind first."""
+    """Measure the draft model of a family, if it has one, and every trained head, oldest kind first."""
     names = [name for name in ("draft", *KINDS) if (family / name / "config.json").is_file()]
     models = load("+".join(str(family / name) for name in ("target", *names)))
     if documents and has_markers(models.tokenizer):
         by_domain = prompts(documents)
     elif models.tokenizer.chat_template:
-        by_domain = {kind: [(one, True) for one in of] for kind, of in measuring(HEAD_PROMPTS).items()}
+        by_domain = {kind: [(text, True) for text in texts] for kind, texts in measuring(HEAD_PROMPTS).items()}
     else:
         by_domain = {"stories": [(s.prompt, s.chat) for s in BENCH if s.category == "story"]}
     out = {}
@@ -151,15 +153,15 @@ def samples(models: Models) -> list[dict[str, str]]:
     return out
 
 
-def whole(
+def evaluate_family(
     out: Path, asides: Mapping[str, Path], documents: list[Document], held_out: Mapping[str, list[list[int]]],
-    words: PreTrainedTokenizerFast,
+    tokenizer: PreTrainedTokenizerFast,
 ) -> dict[str, Any]:  # fmt: skip
     """Return all measurements for the card."""
     report: dict[str, Any] = {"losses": {}, "acceptance": {}, "parameters": {}, "shapes": {}}
     for role in ("target", "draft", "offdomain"):
         model = LlamaForCausalLM.from_pretrained(out / role, dtype=torch.float32).eval()
-        report["losses"][role] = losses(model, held_out, words)
+        report["losses"][role] = losses(model, held_out, tokenizer)
         report["parameters"][role] = sum(p.numel() for p in model.parameters())
         layers = counted(model.config.num_hidden_layers, "layer")
         report["shapes"][role] = f"Llama, {layers} x {model.config.hidden_size}"

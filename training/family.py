@@ -3,11 +3,11 @@
     python -m lookahead train --corpus DIR --out DIR [--minutes M] [--resume]
     python -m lookahead train --only medusa eagle block --start-from FAMILY --out DIR
 
-Heads can be trained for any Llama-like target, also without a corpus, because they learn from text that the target writes. If
+Heads can be trained for any Llama-like target. They need no corpus, because they are trained on text that the target writes. If
 there is a corpus, a chat model with another tokenizer also answers instructions about its passages.
 
-Every stage writes its model and a checkpoint, so a run can be stopped at any time and resumed. `fit` is the training loop,
-`batches` and `writing` provide the rows, `evaluate` measures, `card` reports.
+Every stage writes its model and a checkpoint, so a run can be stopped at any time and resumed. `fit` has the training loop,
+`batches` and `writing` the rows, `evaluate` the measurements, and `card` the model card.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from lookahead.model.heads.shape import KINDS, MEDUSA
 from lookahead.model.lm import CachedLM
 from lookahead.train import heads, losses
 
-from . import card, corpus, evaluate, instructions, passages, tokenizer
+from . import card, corpus, evaluate, instructions, passages
+from . import tokenizer as tokenization
 from .batches import Batches, Streams
 from .fit import Budget, Report, Watch, fit
 from .plan import Plan, Shape
@@ -47,25 +48,25 @@ from .questions import written_questions
 from .states import States
 from .writing import LIKELY, WRITTEN, WrittenBatches, written_rows
 
-SHARD = "9MB"  # hosting pushes refuse single files over 10 MB
+SHARD = "9MB"  # the hosting service refuses single files over 10 MB
 # On a CPU compiled eager attention takes two thirds of the time of the fused kernel.
 ATTENTION = "sdpa" if torch.cuda.is_available() else "eager"
 ROLES = ("target", "draft", "offdomain", *KINDS)
 CHECKED = "story"  # category of the prompts that measure a head during training
-CLEARLY_WORSE = 0.9  # share of the initial tokens per pass; a few prompts do not resolve smaller losses
+CLEARLY_WORSE = 0.9  # share of the initial tokens per pass; smaller losses cannot be measured with a few prompts
 BUDGET = "budget.json"
 WRITING_SHARE = 0.4  # of the minutes of a run that trains heads only
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to read, what to train, where to write, and how long."""
+    """A training run: input and output folders, plan, budget and roles."""
 
     corpus: Path | None
     out: Path
     plan: Plan
     minutes: float | None = None
-    tokens: int | None = None  # of the target; the other stages get a proportional number
+    tokens: int | None = None  # training tokens of the target; the other stages get a proportional number
     resume: bool = False
     compile: bool = False  # compile the losses: a third faster, but a CPU needs a C++ compiler
     start_from: Path | None = None
@@ -89,9 +90,9 @@ class Job:
         plan = self.plan
         shares = {"target": plan.target_share, "draft": plan.drafts_share, "offdomain": plan.offdomain_share}
         shares |= plan.heads_share
-        whole = 1.0 if self.only == ROLES else sum(shares[role] for role in self.only)
+        total = 1.0 if self.only == ROLES else sum(shares[role] for role in self.only)
         minutes = (self.minutes or 120.0) * (1 - WRITING_SHARE if self.only_heads else 1)
-        return Budget(minutes=minutes * share / whole)
+        return Budget(minutes=minutes * share / total)
 
 
 def new_model(shape: Shape, plan: Plan, seed: int) -> LlamaForCausalLM:
@@ -111,13 +112,13 @@ def train(job: Job, watch: Watch) -> Path:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     job = replace(job, plan=job.plan.on_a_gpu()) if device.type == "cuda" else job
     documents = corpus.read(job.corpus) if job.corpus else []
-    words, streams = load_tokenizer(_place(job.start_from, "target")) if job.only_heads else None, None
-    if not (documents or words):
+    tokenizer, streams = load_tokenizer(_role_folder(job.start_from, "target")) if job.only_heads else None, None
+    if not (documents or tokenizer):
         raise SettingsError("corpus", None, "only heads can be trained without one; give the folder of the text.")
-    if documents and (words is None or tokenizer.has_markers(words)):
-        words = _tokenizer(job, documents)
-        streams = Streams.of(documents, words, job.plan.seed, job.work)
-    stages = _Stages(job, words, streams, documents, device, watch)
+    if documents and (tokenizer is None or tokenization.has_markers(tokenizer)):
+        tokenizer = _tokenizer(job, documents)
+        streams = Streams.from_documents(documents, tokenizer, job.plan.seed, job.work)
+    stages = _Stages(job, tokenizer, streams, documents, device, watch)
     target = stages.target()
     if not job.only_heads or (job.start_from / "draft").is_dir():
         stages.draft(target)
@@ -130,18 +131,18 @@ def train(job: Job, watch: Watch) -> Path:
 def describe(job: Job) -> Path:
     """Measure the family and write its card; return the path of the card."""
     documents = corpus.read(job.corpus) if job.corpus else []
-    notes, path = _noted(job), job.out / "README.md"
+    notes, path = _notes(job), job.out / "README.md"
     section = card.heads(evaluate.generations(job.out, documents), notes)
     if job.only_heads:
-        earlier = next((place for place in (path, job.start_from / "README.md") if place.is_file()), None)
+        earlier = next((file for file in (path, job.start_from / "README.md") if file.is_file()), None)
         path.write_text(
             card.with_heads(earlier.read_text(encoding="utf-8") if earlier else "", section), encoding="utf-8"
         )
         return path
-    words = PreTrainedTokenizerFast.from_pretrained(job.out / "target")
-    held_out = Streams.held_out_of(documents, words)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(job.out / "target")
+    held_out = Streams.held_out_ids(documents, tokenizer)
     asides = {name: job.work / name for name in ("draft-plain", "draft-soft")}
-    report = evaluate.whole(job.out, asides, documents, held_out, words)
+    report = evaluate.evaluate_family(job.out, asides, documents, held_out, tokenizer)
     (job.work / "evaluation.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
     arguments = f" --start-from {job.start_from.name}" if job.start_from else ""
     remark = (job.work / "remark.md").read_text(encoding="utf-8") if (job.work / "remark.md").is_file() else ""
@@ -155,19 +156,19 @@ def _tokenizer(job: Job, documents: list[corpus.Document]) -> PreTrainedTokenize
     if job.resume and folder.is_dir():
         return PreTrainedTokenizerFast.from_pretrained(folder)
     if job.start_from:
-        words = PreTrainedTokenizerFast.from_pretrained(_place(job.start_from, "target"))
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(_role_folder(job.start_from, "target"))
     else:
         texts = (d.text for i, d in enumerate(documents) if not d.held_out and (i % 3 == 0 or d.domain == "stories"))
-        words = tokenizer.train(texts, job.plan.vocab, job.plan.context)
-    words.save_pretrained(folder)
-    return words
+        tokenizer = tokenization.train(texts, job.plan.vocab, job.plan.context)
+    tokenizer.save_pretrained(folder)
+    return tokenizer
 
 
 class _Stages:
-    """The stages, with the models and rows that they share."""
+    """The stages of a run, with their shared models and rows."""
 
-    def __init__(self, job, words, streams, documents, device, watch):
-        self.job, self.plan, self.words, self.streams, self.device = job, job.plan, words, streams, device
+    def __init__(self, job, tokenizer, streams, documents, device, watch):
+        self.job, self.plan, self.tokenizer, self.streams, self.device = job, job.plan, tokenizer, streams, device
         self.documents: list[corpus.Document] = documents
         self.watch: Watch = watch
         self._rows: np.ndarray | None = None
@@ -175,22 +176,24 @@ class _Stages:
 
     def target(self) -> LlamaForCausalLM:
         """Train the target on the whole mix."""
-        if done := self._finished("target"):
-            return done
+        if model := self._finished("target"):
+            return model
         start = self.job.start_from
-        model = _read(_place(start, "target")) if start else new_model(self.plan.target, self.plan, self.plan.seed)
+        model = (
+            _read(_role_folder(start, "target")) if start else new_model(self.plan.target, self.plan, self.plan.seed)
+        )
         batches = Batches(self.streams.training, self.plan.mix, self.plan.seed)
         scale = self.plan.refining if start else 1.0
         return self._stage("target", model, losses.next_token, batches, self.plan.target_share, scale=scale)
 
     def draft(self, target: LlamaForCausalLM) -> LlamaForCausalLM:
-        """Train the draft on the target's distributions, over the corpus first and then over the target's own writing.
+        """Train the draft on the target's distributions, first on the corpus and then on text that the target wrote.
 
-        `draft-plain` learns from the tokens of the corpus alone, as long as `draft-soft` does from the target's
-        distributions. Both are measured for the card and not part of the family.
+        `draft-plain` is trained only on the tokens of the corpus, and `draft-soft` for the same time on the target's
+        distributions. Both are measured for the card and are not part of the family.
         """
-        if done := self._finished("draft"):
-            return done
+        if model := self._finished("draft"):
+            return model
         plan, soft, start = self.plan, losses.like(target), self.job.start_from
         if start and (start / "draft" / "config.json").is_file():
             model, stage, share = _read(start / "draft").to(self.device), "draft-further", plan.drafts_share
@@ -204,10 +207,10 @@ class _Stages:
         return self._stage(stage, model, loss, rows, share, into="draft", plan=plan, scale=plan.refining)
 
     def head(self, kind: str, target: LlamaForCausalLM) -> None:
-        """Train a head on the target's own writing; discard the result if a trained head got clearly worse."""
+        """Train a head on text that the target wrote. If a trained head gets clearly worse, discard the result."""
         if self._left_out(kind) or (self.job.resume and files.config_of(self.job.out / kind)):
             return
-        plan, start, end = self.plan, self.job.start_from, self.words.eos_token_id
+        plan, start, end = self.plan, self.job.start_from, self.tokenizer.eos_token_id
         target.requires_grad_(False)
         written = self._written(target)
         further = bool(start and files.config_of(start / kind))
@@ -221,12 +224,12 @@ class _Stages:
         loss = heads.LOSSES[kind](target, plan.likeliest_weight)
         plan = replace(plan, rows=((1.0, rows.length),), step_tokens=plan.head_step_tokens)
         network, check = network.to(self.device), self._check(target, known)
-        began, given = (check(network), copy.deepcopy(network)) if further else (0.0, network)
+        before, initial = (check(network), copy.deepcopy(network)) if further else (0.0, network)
         report = self._fit(kind, network, loss, rows, plan.heads_share[kind], plan, scale=scale, check=check)
-        if report.accepted < CLEARLY_WORSE * began:
-            ends = f"{kind} ended with {decimal(report.accepted)} tokens per pass and began with {decimal(began)}"
-            logging.getLogger(__name__).warning("%s: it stays as it began.", ends)
-            network = given
+        if report.accepted < CLEARLY_WORSE * before:
+            change = f"{kind} ended with {decimal(report.accepted)} tokens per pass and began with {decimal(before)}"
+            logging.getLogger(__name__).warning("%s: the initial head is kept.", change)
+            network = initial
         else:
             self._note(kind, report)
         architectures = target.config.architectures or [type(target).__name__]
@@ -235,7 +238,7 @@ class _Stages:
     def _states(self, kind: str, target: LlamaForCausalLM, written: np.ndarray, network: nn.Module) -> States | None:
         """Return the stored outputs of the target.
 
-        None if a head reads each row less than twice and nothing is stored yet, or if the disk budget is too small.
+        Returns None if a head reads each row less than twice and nothing is stored yet, or if the disk budget is too small.
         """
         folder = self.job.work / "states"
         ids, budget = written["ids"][:, :-1], self.job.budget(kind, self.plan.heads_share[kind]).tokens
@@ -250,25 +253,25 @@ class _Stages:
         return states
 
     def _verifier(self) -> str:
-        """Return the target's name in the file of a head: its repository or folder name, not its path."""
+        """Return the target's name for the file of a head: its repository or folder name, not its path."""
         start = self.job.start_from
         source = sources.read_source(start) if start else None
-        return source.repo if source else sources.display_name(str(_place(start or self.job.out, "target")))
+        return source.repo if source else sources.display_name(str(_role_folder(start or self.job.out, "target")))
 
     def _written(self, target: LlamaForCausalLM) -> np.ndarray:
-        """Return the rows that the target wrote, once for all drafters."""
+        """Return the rows that the target wrote. They are written once for all drafters."""
         if self._rows is None:
             job, tokens = self.job, self.plan.writing_tokens
             if "target" in job.only:
-                tokens = min(tokens, _noted(job)["target"]["tokens"] // 2)
+                tokens = min(tokens, _notes(job)["target"]["tokens"] // 2)
             most_s = 60 * WRITING_SHARE * job.minutes if job.minutes and job.only_heads else inf
-            folder, end = job.work / "own", self.words.eos_token_id
+            folder, end = job.work / "own", self.tokenizer.eos_token_id
             if not job.resume:
                 shutil.rmtree(job.work / "states", ignore_errors=True)  # new rows need new outputs
-            chats = self.streams is None and self.words.chat_template
+            chats = self.streams is None and self.tokenizer.chat_template
             if chats:
                 self._questions = written_questions(
-                    target, self.words, self.plan, tokens, job.work / "questions.json", self.watch, job.resume
+                    target, self.tokenizer, self.plan, tokens, job.work / "questions.json", self.watch, job.resume
                 )
             self._rows = written_rows(
                 target, self.streams, self.plan, tokens, folder, self.watch, job.resume, end=end, most_s=most_s,
@@ -280,35 +283,35 @@ class _Stages:
     def _instructions(self, seed: object) -> Iterator[list[int]]:
         """Yield the ids of instructions in the chat template."""
         about = passages.about(self.documents, seed)
-        return (self._encoded(one, True) for one in instructions.training(seed, self._questions, about))
+        return (self._encoded(text, True) for text in instructions.training(seed, self._questions, about))
 
     def _encoded(self, prompt: str, chat: bool) -> list[int]:
-        vocab, room = len(self.words), self.words.model_max_length
-        return encode_prompt(self.words, prompt, chat=chat, vocab=vocab, room=room)
+        vocab, context_length = len(self.tokenizer), self.tokenizer.model_max_length
+        return encode_prompt(self.tokenizer, prompt, chat=chat, vocab=vocab, context_length=context_length)
 
     def _check(self, target: LlamaForCausalLM, known: torch.Tensor | None) -> Callable[[nn.Module], float]:
         """Return a function that measures a head: tokens per pass after held-out prompts."""
-        if self.streams is None and self.words.chat_template:
-            prompts = [self._encoded(one, True) for of in instructions.measuring(1).values() for one in of]
+        if self.streams is None and self.tokenizer.chat_template:
+            prompts = [self._encoded(text, True) for texts in instructions.measuring(1).values() for text in texts]
         else:
             prompts = [self._encoded(scenario.prompt, False) for scenario in BENCH if scenario.category == CHECKED]
         passes = kernels.read(str(self.job.out / "target"), torch.bfloat16) if self.device.type == "cpu" else None
         lm = CachedLM(passes or copy.deepcopy(target).to(torch.bfloat16))
-        ends = frozenset({self.words.eos_token_id})
+        ends = frozenset({self.tokenizer.eos_token_id})
         return lambda network: evaluate.accepted_length(network, lm, prompts, ends, known)
 
     def _beginner(self, target: LlamaForCausalLM) -> LlamaForCausalLM:
-        """Return an untrained draft with those weights of the target that have the same name and shape."""
+        """Return an untrained draft. It gets those weights of the target that have the same name and shape."""
         model = new_model(self.plan.draft, self.plan, self.plan.seed + 1)
         shapes = {name: weight.shape for name, weight in model.state_dict().items()}
-        lent = {name: weight for name, weight in target.state_dict().items() if shapes.get(name) == weight.shape}
-        model.load_state_dict(lent, strict=False)
+        shared = {name: weight for name, weight in target.state_dict().items() if shapes.get(name) == weight.shape}
+        model.load_state_dict(shared, strict=False)
         return model
 
     def offdomain(self) -> LlamaForCausalLM:
         """Train a draft of the same shape on records, code and arithmetic only."""
-        if done := self._finished("offdomain"):
-            return done
+        if model := self._finished("offdomain"):
+            return model
         model = new_model(self.plan.draft, self.plan, self.plan.seed + 3)
         batches = Batches(self.streams.training, self.plan.offdomain_mix, self.plan.seed + 3)
         return self._stage("offdomain", model, losses.next_token, batches, self.plan.offdomain_share)
@@ -318,7 +321,7 @@ class _Stages:
     ) -> LlamaForCausalLM:
         model = model.to(self.device)
         self._note(stage, self._fit(stage, model, loss, batches, share, plan or self.plan, scale=scale))
-        save(model, self.words, (self.job.work if aside else self.job.out) / (into or stage))
+        save(model, self.tokenizer, (self.job.work if aside else self.job.out) / (into or stage))
         return model
 
     def _fit(self, stage, model, loss, batches, share, plan, **options) -> Report:
@@ -330,35 +333,35 @@ class _Stages:
         )  # fmt: skip
 
     def _left_out(self, role: str) -> bool:
-        """Return whether this run skips a role; copy it from `start_from` then, if it exists."""
+        """Return whether this run skips a role. A skipped role is copied from `start_from`, if it exists there."""
         if role in self.job.only:
             return False
-        given, folder = _place(self.job.start_from, role), self.job.out / role
-        if given.is_dir() and given.resolve() != folder.resolve():
-            shutil.copytree(given, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*ROLES, "work"))
+        source, folder = _role_folder(self.job.start_from, role), self.job.out / role
+        if source.is_dir() and source.resolve() != folder.resolve():
+            shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*ROLES, "work"))
         return True
 
     def _finished(self, role: str) -> LlamaForCausalLM | None:
-        """Return the model of a role that an earlier run completed or that this run skips, else None."""
+        """Return the model of a role if an earlier run completed it or this run skips it, else None."""
         folder = self.job.out / role
         if self._left_out(role) or (self.job.resume and (folder / "config.json").is_file()):
             return _read(folder).to(self.device).eval()
         return None
 
     def _note(self, stage: str, report: Report) -> None:
-        notes = _noted(self.job)
-        if report.tokens_per_second or stage not in notes:  # a stage that was complete keeps its note
+        notes = _notes(self.job)
+        if report.tokens_per_second or stage not in notes:  # a stage that was already complete keeps its note
             notes[stage] = asdict(report) | {"device": str(self.device)}
         (self.job.work / BUDGET).write_text(json.dumps(notes, indent=1))
 
 
-def _noted(job: Job) -> dict[str, Any]:
+def _notes(job: Job) -> dict[str, Any]:
     """Return the notes of all stages for the card: tokens, seconds, loss, device."""
     path = job.work / BUDGET
     return json.loads(path.read_text()) if path.is_file() else {}
 
 
-def _place(family: Path, role: str) -> Path:
+def _role_folder(family: Path, role: str) -> Path:
     """Return the folder of a role. The family may be a single model, and its target may be elsewhere."""
     if role == "target" and sources.read_source(family):
         return hub.fetch(family.name)[1]
@@ -370,7 +373,7 @@ def _read(folder: Path) -> LlamaForCausalLM:
     return LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation=ATTENTION)
 
 
-def save(model: LlamaForCausalLM, words: PreTrainedTokenizerFast, folder: Path) -> None:
+def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     """Write a model as bfloat16 safetensors, in shards that hosting accepts."""
     for stale in folder.glob("model*"):
         stale.unlink()
@@ -378,4 +381,4 @@ def save(model: LlamaForCausalLM, words: PreTrainedTokenizerFast, folder: Path) 
     copy.load_state_dict(model.state_dict())
     copy.generation_config.eos_token_id = copy.generation_config.pad_token_id = 0
     copy.save_pretrained(folder, max_shard_size=SHARD)
-    words.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)

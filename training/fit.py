@@ -1,8 +1,8 @@
 """The training loop of all stages, which differ in model, loss and rows.
 
 The learning rate warms up, stays constant, and falls linearly to zero over the last part of the budget. The budget is
-counted in tokens, so a run on a busy machine takes longer but learns the same. A checkpoint contains all that a resumed run
-needs, because the rows depend on the step alone.
+counted in tokens, so a run on a busy machine takes longer but has the same result. Rows depend only on the step, so a
+checkpoint is enough to resume a run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TIMED_STEPS = 8  # steps before a time budget becomes a token budget
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Progress of a stage. `accepted` is the latest measurement of a drafter: tokens per pass on a few prompts."""
+    """Progress of a stage. `accepted` is the latest measurement of a drafter: tokens per pass with a few prompts."""
 
     stage: str
     tokens: int
@@ -48,7 +48,7 @@ Watch = Callable[[Report], None]
 
 @dataclass(slots=True)
 class Budget:
-    """How much to train: tokens, or minutes, which become tokens after the first steps."""
+    """The budget of a stage: tokens, or minutes, which are converted to tokens after the first steps."""
 
     tokens: int | None = None
     minutes: float | None = None

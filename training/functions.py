@@ -1,14 +1,14 @@
 """Generated requests for small Python functions, with the code.
 
-A few functions are fixed. Most combine a task ("counts the ... numbers in a list") with a condition or an operation, so that a
-small model learns how the code follows from the request.
+A few functions are fixed. Most combine a task ("counts the ... numbers in a list") with a condition or an operation. So a small
+model learns how the code depends on the request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-# what it does -> (name, parameters, body)
+# description -> (name, parameters, body)
 Function = tuple[str, str, str]
 KNOWN: dict[str, Function] = {
     "adds two numbers": ("add", "a, b", "return a + b"),
@@ -55,12 +55,12 @@ KNOWN: dict[str, Function] = {
     "says hello to somebody": ("hello", "name", 'return f"Hello, {name}!"'),
 }  # fmt: skip
 
-# What a number may be: (word, name, condition).
+# Properties of a number: (word, name, condition).
 CONDITIONS = (
     ("even", "even", "n % 2 == 0"), ("odd", "odd", "n % 2 == 1"), ("positive", "positive", "n > 0"),
     ("negative", "negative", "n < 0"), ("large", "large", "n > 100"), ("small", "small", "n < 10"),
 )  # fmt: skip
-# What is done with such numbers of a list: (request, name, body).
+# Operations on the numbers with a property: (request, name, body).
 TASKS = (
     ("counts the {} numbers in a list", "count_{}", "result = 0\nfor n in numbers:\n    if {}:\n        result += 1\nreturn result"),
     ("returns the {} numbers of a list", "keep_{}", "result = []\nfor n in numbers:\n    if {}:\n        result.append(n)\nreturn result"),
@@ -69,12 +69,12 @@ TASKS = (
     ("returns the first {} number in a list", "first_{}", "for n in numbers:\n    if {}:\n        return n\nreturn None"),
     ("tells whether all numbers in a list are {}", "all_{}", "for n in numbers:\n    if not {}:\n        return False\nreturn True"),
 )  # fmt: skip
-# What is done to every number: (request, name, expression).
+# Operations on every number: (request, name, expression).
 CHANGES = (
     ("doubles", "double", "n * 2"), ("triples", "triple", "n * 3"), ("squares", "square", "n * n"), ("halves", "halve", "n / 2"),
     ("negates", "negate", "-n"), ("adds one to", "add_one_to", "n + 1"), ("adds ten to", "add_ten_to", "n + 10"),
 )  # fmt: skip
-# From what to what, and how.
+# Conversions: (from, to, formula).
 CONVERSIONS = (
     ("Celsius", "Fahrenheit", "{} * 9 / 5 + 32"), ("Fahrenheit", "Celsius", "({} - 32) * 5 / 9"), ("minutes", "seconds", "{} * 60"),
     ("hours", "minutes", "{} * 60"), ("days", "hours", "{} * 24"), ("weeks", "days", "{} * 7"), ("feet", "inches", "{} * 12"),
@@ -112,6 +112,6 @@ def _all() -> Iterator[tuple[str, Function]]:
 
 def _order(does: str) -> str:
     """ "returns the sum" -> "Return the sum"."""
-    verb, rest = does.split(" ", 1)
+    verb, object_ = does.split(" ", 1)
     verb = verb.removesuffix("ies") + "y" if verb.endswith("ies") else verb.removesuffix("s")
-    return f"{verb.capitalize()} {rest}"
+    return f"{verb.capitalize()} {object_}"

@@ -1,9 +1,9 @@
-"""Instructions of eight kinds for a chat model, whose drafters learn from its answers.
+"""Instructions of eight kinds for a chat model. Its drafters are trained on the answers.
 
-Each kind has templates and words that fill them, tens of thousands in all; a run uses a few thousand. They alternate with
-questions that the model wrote itself (`questions`) and, if there is a corpus, with instructions about its `passages`. One
-instruction in fifty, by a hash of its text, is held out for measuring. The prompts of the page and of the bench are held
-out too.
+Each kind has templates and lists of words for them. There are tens of thousands of instructions, and a run uses a few thousand.
+They alternate with questions that the model wrote itself (`questions`) and, if there is a corpus, with instructions about its
+`passages`. One instruction in fifty, by a hash of its text, is held out for measuring. So are the prompts of the page and of
+the bench.
 """
 
 from __future__ import annotations
@@ -162,9 +162,9 @@ def held_out(instruction: str) -> bool:
 
 
 def training(seed: object, questions: Sequence[str] = (), others: Iterable[str] = ()) -> Iterator[str]:
-    """Yield training instructions without end, of all kinds in turn.
+    """Yield an endless sequence of training instructions that cycles through all kinds.
 
-    After each one, yield a random one of the `questions`, if there are any, and the next of the `others`, if any are left.
+    Each one is followed by a random one of the `questions`, if there are any, and by the next of the `others`, if any are left.
     """
     draw = random.Random(f"{seed}:instructions")
     questions = [question for question in questions if not held_out(question)]
@@ -180,8 +180,8 @@ def training(seed: object, questions: Sequence[str] = (), others: Iterable[str] 
             yield from islice(others, 1)
 
 
-def measuring(each: int) -> dict[str, list[str]]:
-    """Return up to `each` held-out instructions of every kind."""
+def measuring(count: int) -> dict[str, list[str]]:
+    """Return up to `count` held-out instructions of every kind."""
     out = {}
     for kind, make in KINDS.items():
         draw, chosen = random.Random(f"measuring:{kind}"), {}
@@ -189,7 +189,7 @@ def measuring(each: int) -> dict[str, list[str]]:
             instruction = make(draw)
             if held_out(instruction):
                 chosen[instruction] = None
-            if len(chosen) == each:
+            if len(chosen) == count:
                 break
         out[kind] = list(chosen)
     return out

@@ -1,7 +1,7 @@
-"""Instructions about passages of a corpus, for a chat model: copy, change, correct, summarize, extract facts.
+"""Instructions for a chat model about passages of a corpus: copy, change, correct, summarize, extract facts.
 
-A drafter gains most when the answer copies or extracts text. The texts of `topics` are so few that a drafter would memorize
-them. A passage of a corpus is seldom drawn twice.
+A drafter gains most if the answer copies or extracts text. There are too few texts in `topics`, so a drafter would memorize
+them. A passage of a corpus is rarely drawn twice.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from .corpus import TEXT, Document
 from .topics import CITIES, COLOURS, FOODS, GOODS, JOBS, NAMES, STYLES
 
-PROSE = ("stories", "stories", "tales", "explain", "dialogue", "arithmetic")  # domains that passages come from
-QUESTIONS = ("records", "explain", "arithmetic", "tales", "code")  # domains whose own questions are asked
+PROSE = ("stories", "stories", "tales", "explain", "dialogue", "arithmetic")  # domains of the passages
+QUESTIONS = ("records", "explain", "arithmetic", "tales", "code")  # domains of the questions
 SENTENCE = re.compile(r"(?<=[.!?])\s+")
 SHORTEST, LONGEST = 15, 200  # characters of a sentence
 MOST = 700  # characters of an instruction, so that its answer fits after it
@@ -33,11 +33,11 @@ class _Texts:
 
     def document(self, domains: Sequence[str]) -> Document:
         """Draw a document of one of the domains, or of any domain if these have none."""
-        there = [domain for domain in domains if domain in self._by_domain] or [*self._by_domain]
-        return self.draw.choice(self._by_domain[self.draw.choice(there)])
+        available = [domain for domain in domains if domain in self._by_domain] or [*self._by_domain]
+        return self.draw.choice(self._by_domain[self.draw.choice(available)])
 
     def passage(self, sentences: int) -> str:
-        """Draw consecutive sentences; if no text has enough, return sentences about people."""
+        """Draw consecutive sentences, or sentences about people if no text has enough."""
         for _ in range(TRIES):
             text = self.document(PROSE).turns[-1][1].replace("\n", " ")
             parts = [part for part in map(str.strip, SENTENCE.split(text)) if SHORTEST < len(part) < LONGEST]
@@ -56,8 +56,8 @@ class _Texts:
         prose = " ".join(
             f"{name} is {age} years old, lives in {city} and works as a {job}." for name, age, city, job in rows
         )
-        kept = sorted(draw.sample(range(4), draw.choice((2, 3, 4))))
-        return [[row[i] for i in kept] for row in (["Name", "Age", "City", "Job"], *rows)], prose
+        columns = sorted(draw.sample(range(4), draw.choice((2, 3, 4))))
+        return [[row[i] for i in columns] for row in (["Name", "Age", "City", "Job"], *rows)], prose
 
 
 def _copy(texts: _Texts) -> str:
@@ -74,14 +74,14 @@ def _copy(texts: _Texts) -> str:
     ))  # fmt: skip
 
 
-def _spoilt(text: str, draw: random.Random) -> str:
+def _corrupted(text: str, draw: random.Random) -> str:
     """Return a text with mistakes: no articles, no capitals and punctuation, misspelled words, or a wrong tense."""
     words = text.split()
     for _ in range(1 + len(words) // 8):
-        at = draw.randrange(len(words))
-        if len(words[at]) > 4:
-            i = draw.randrange(1, len(words[at]) - 2)
-            words[at] = words[at][:i] + words[at][i + 1] + words[at][i] + words[at][i + 2 :]
+        n = draw.randrange(len(words))
+        if len(words[n]) > 4:
+            i = draw.randrange(1, len(words[n]) - 2)
+            words[n] = words[n][:i] + words[n][i + 1] + words[n][i] + words[n][i + 2 :]
     return draw.choice((
         re.sub(r"\b(a|the) ", "", text), text.lower().replace(".", "").replace(",", ""), " ".join(words),
         re.sub(r"\b(was|were)\b", "is", text).replace(" has ", " have "),
@@ -90,9 +90,9 @@ def _spoilt(text: str, draw: random.Random) -> str:
 
 def _rewrite(texts: _Texts) -> str:
     draw, text = texts.draw, texts.passage(texts.draw.choice((1, 2, 3)))
-    spoilt = _spoilt(text, draw)
+    corrupted = _corrupted(text, draw)
     return draw.choice((
-        f"Correct this text:\n{spoilt}", f"Fix the grammar:\n{spoilt}", f"Fix the spelling and the punctuation of this text:\n{spoilt}",
+        f"Correct this text:\n{corrupted}", f"Fix the grammar:\n{corrupted}", f"Fix the spelling and the punctuation of this text:\n{corrupted}",
         f"Rewrite this text {draw.choice(STYLES)}:\n{text}", f"Summarise this text in {draw.choice(('one sentence', 'a few words'))}:\n{text}",
         f"Rewrite this in the {draw.choice(('present', 'past'))} tense:\n{text}", f"Make this shorter:\n{text}",
         f"Write this in simpler words:\n{text}", f"Give this text a title and write it again:\n{text}",
@@ -127,7 +127,7 @@ def _code(texts: _Texts) -> str:
 
 
 def _question(texts: _Texts) -> str:
-    """Draw a question of the corpus, or a passage to continue."""
+    """Draw a question of the corpus, or an instruction to continue a passage."""
     (role, text), *_ = texts.document(QUESTIONS).turns
     return f"Continue this text:\n{texts.passage(2)}" if role == TEXT else text
 
@@ -136,7 +136,7 @@ KINDS: tuple[Callable[[_Texts], str], ...] = (_copy, _extract, _rewrite, _copy, 
 
 
 def about(documents: Sequence[Document], seed: object) -> Iterator[str]:
-    """Yield instructions without end, of all kinds in turn; none if every document is held out."""
+    """Yield an endless sequence of instructions that cycles through all kinds; nothing if every document is held out."""
     texts = _Texts(documents, random.Random(f"{seed}:passages"))
     while any(not document.held_out for document in documents):
         for make in KINDS:

@@ -19,9 +19,9 @@ LOG_EVERY_S = 60.0
 
 @contextmanager
 def progress() -> Iterator[Watch]:
-    """Show one bar per stage, with loss, tokens per second and time left; yield the function that takes reports.
+    """Show one bar per stage with loss, tokens per second and remaining time; yield the function that takes reports.
 
-    If stderr is a file, print one line per minute instead.
+    If stderr is not a terminal, print one line per minute instead.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[status]}"))
     console = Console(stderr=True)
@@ -33,10 +33,12 @@ def progress() -> Iterator[Watch]:
             nonlocal written
             if report.stage not in tasks:
                 tasks[report.stage] = bar.add_task(report.stage, total=None, status="")
-            left = f"{seconds(report.seconds_left)} left" if report.budget else "measuring how long"
-            loss = "" if isnan(report.loss) else f"loss {significant(report.loss, 4)}  "  # writing has none
-            worth = "" if report.accepted is None else f"{decimal(report.accepted)} tokens per pass  "
-            status = f"{loss}{worth}{decimal(report.tokens_per_second)} tokens/s  {left}"
+            left = f"{seconds(report.seconds_left)} left" if report.budget else "estimating the time"
+            loss = (
+                "" if isnan(report.loss) else f"loss {significant(report.loss, 4)}  "
+            )  # the writing stage has no loss
+            accepted = "" if report.accepted is None else f"{decimal(report.accepted)} tokens per pass  "
+            status = f"{loss}{accepted}{decimal(report.tokens_per_second)} tokens/s  {left}"
             bar.update(tasks[report.stage], total=report.budget or None, completed=report.tokens, status=status)
             if not console.is_terminal and monotonic() - written >= LOG_EVERY_S:
                 written = monotonic()

@@ -1,7 +1,7 @@
-"""Outputs of a frozen target for its own writing, stored on disk.
+"""Outputs of a frozen target for the text that it wrote, stored on disk.
 
-The pass of the target takes more than half of a head's step and gives the same result on every visit to a text. Therefore
-its outputs (`TargetOutputs`) are computed once and stored, `BLOCK` rows per file.
+The target's pass takes more than half of a head's training step, and its result for a text is always the same. So its outputs
+(`TargetOutputs`) are computed once and stored, `BLOCK` rows per file.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from lookahead.train.rows import TargetOutputs, target_outputs
 from .fit import Report, Watch
 
 BLOCK, TOGETHER = 256, 8  # rows per file and per pass
-LAST, SUMS = "last", "sums"  # names of the files besides those of the taps
+LAST, SUMS = "last", "sums"  # names of the files that are not taps
 
 
 class States:
-    """The stored outputs of a target for rows of its writing, in a folder."""
+    """The stored outputs of a target for rows that it wrote, in a folder."""
 
     def __init__(self, folder: Path, taps: Sequence[int]):
         self._folder, self._taps = folder, tuple(taps)
@@ -74,7 +74,7 @@ class States:
             new.replace(path)
 
     def at(self, rows: np.ndarray) -> TargetOutputs:
-        """Return the outputs for rows by number."""
+        """Return the outputs of the rows with these numbers."""
         *taps, last, sums = (
             np.stack([self._block(row // BLOCK, name)[row % BLOCK] for row in rows]) for name in self._names
         )

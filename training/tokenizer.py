@@ -1,6 +1,6 @@
-"""The tokenizer: byte-level BPE, which can encode every byte, with markers for a chat.
+"""The tokenizer: byte-level BPE, which can encode every byte, with chat markers.
 
-Each digit is a token, so a number has the same tokens everywhere.
+Each digit is a token, so a number has the same tokens in every context.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ TEMPLATE = (
 )
 
 
-def has_markers(words: PreTrainedTokenizerBase) -> bool:
+def has_markers(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Return whether a tokenizer has the markers that `encode` uses."""
-    return words.convert_tokens_to_ids([END, ASKS, ANSWERS]) == [END_ID, ASKS_ID, ANSWERS_ID]
+    return tokenizer.convert_tokens_to_ids([END, ASKS, ANSWERS]) == [END_ID, ASKS_ID, ANSWERS_ID]
 
 
 def train(texts: Iterable[str], vocab: int, context: int) -> PreTrainedTokenizerFast:
@@ -53,7 +53,7 @@ def train(texts: Iterable[str], vocab: int, context: int) -> PreTrainedTokenizer
 
 
 def encode(tokenizer: PreTrainedTokenizerFast, documents: list[Document]) -> list[list[int]]:
-    """Return the ids of every document, with markers and end, as the chat template gives them."""
+    """Return the ids of every document with markers and end, as in the chat template."""
     end, asks, answers = (tokenizer.convert_tokens_to_ids(t) for t in (END, ASKS, ANSWERS))
     before = {TEXT: [], USER: [asks], ASSISTANT: [answers]}
     after = {TEXT: [end], USER: [], ASSISTANT: [end]}

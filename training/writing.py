@@ -1,10 +1,10 @@
-"""Text that the target writes for its drafters to learn from (Zhou et al. 2024, DistillSpec).
+"""Training text for drafters, written by the target (Zhou et al. 2024, DistillSpec).
 
-A drafter continues text of the target, so it is trained on such text. Openings come from the training text. Without one they
-are instructions, if the target is a chat model, or text that the target samples itself. The target continues many openings at
-once, greedily and at several temperatures. When it ends a text, another opening follows, because a greedy target would begin
-the same few texts again and again. The likeliest tokens of each position are stored with the text, so that a draft can train
-on it without another pass of the target.
+A drafter continues text of the target, so it is trained on such text. Openings come from the training text. Without it they
+are instructions for a chat model, or text that the target samples itself. The target continues many openings at once,
+greedily and at several temperatures. After the end of a text another opening follows, because a greedy target would write
+the same few texts repeatedly. The likeliest tokens of each position are stored with the text. So a draft can be trained on it
+without another pass of the target.
 """
 
 from __future__ import annotations
@@ -37,13 +37,16 @@ from .tokenizer import ANSWERS_ID, ASKS_ID, END_ID
 
 OPENING, WRITTEN = 40, 217
 ROW = OPENING + WRITTEN - 1  # tokens of a training row: the last token is only a label
-LIKELY = 16  # stored tokens of the target's distribution at every position, with their log-probabilities
+LIKELY = 16  # likeliest tokens that are stored for every position, with their log-probabilities
 Openings = Callable[[object], Iterator[list[int]]]  # seed -> ids of openings
-BEGINNING, LONGEST_QUESTION = (3, 16), 96  # tokens from a plain text (at least, below), and of a question at most
+BEGINNING, LONGEST_QUESTION = (
+    (3, 16),
+    96,
+)  # tokens of a plain text's opening (at least, below), and of a question (at most)
 
 
 def row_type(written: int = WRITTEN, likely: int = LIKELY) -> np.dtype:
-    """Return the type of a row: ids, then the `likely` likeliest tokens of each of the `written` last positions."""
+    """Return the type of a row: ids, and the `likely` likeliest tokens at each of the last `written` positions."""
     likeliest = (written, likely)
     return np.dtype([
         ("ids", np.uint16, OPENING + written), ("likely", np.uint16, likeliest), ("logp", np.float16, likeliest),
@@ -54,49 +57,51 @@ def written_rows(
     target: PreTrainedModel, streams: Streams | None, plan: Plan, tokens: int, folder: Path, watch: Watch, resume: bool,
     *, end: int = END_ID, most_s: float = inf, instructed: Openings | None = None, written: int = WRITTEN, likely: int = LIKELY,
 ) -> np.ndarray:  # fmt: skip
-    """Let the target write about `tokens` tokens; return rows [rows] of `row_type(written, likely)`.
+    """Write about `tokens` tokens with the target; return rows [rows] of `row_type(written, likely)`.
 
     Openings come from the mix of `streams`, else from `instructed`, else from the target itself. Writing stops early after
-    `most_s` seconds. `end` is the token that ends a text. A file in `folder` stores each batch of rows; `resume` keeps those
-    that exist.
+    `most_s` seconds. `end` is the token that ends a text. Each batch of rows is stored in a file in `folder`; `resume` reads
+    existing files.
     """
     folder.mkdir(exist_ok=True)
     for stale in () if resume else folder.glob("*.npy"):
         stale.unlink()
     openings = Batches(streams.training, plan.mix, plan.seed + 7) if streams else None
     kind, row = row_type(written, likely), OPENING + written - 1
-    together, start, done = plan.texts_together, perf_counter(), 0
-    turns, writer, batches = -(-max(1, tokens // row) // together), writer_of(target), []
-    for turn in range(turns):
-        path = folder / f"{turn:05}.npy"
+    batch_size, start, done = plan.texts_together, perf_counter(), 0
+    count, writer, batches = -(-max(1, tokens // row) // batch_size), writer_of(target), []
+    for number in range(count):
+        path = folder / f"{number:05}.npy"
         if resume and path.is_file():
             batches.append(np.load(path))
             continue
         if batches and perf_counter() - start > most_s:
             break
-        hot = plan.writing_temperatures[turn % len(plan.writing_temperatures)]
-        torch.manual_seed(plan.seed + turn)
+        temperature = plan.writing_temperatures[number % len(plan.writing_temperatures)]
+        torch.manual_seed(plan.seed + number)
         if openings:
-            given = openings.batch(turn * together, together, OPENING)[:, :OPENING].to(target.device)
-            others = beginnings(streams.training, plan.mix, (plan.seed, turn))
-            batches.append(_continued(writer, given, hot, others, end, kind))
+            prefix = openings.batch(number * batch_size, batch_size, OPENING)[:, :OPENING].to(target.device)
+            others = beginnings(streams.training, plan.mix, (plan.seed, number))
+            batches.append(_continued(writer, prefix, temperature, others, end, kind))
         elif instructed:
-            others = instructed((plan.seed, turn))
-            begun = [next(others) for _ in range(together)]
+            others = instructed((plan.seed, number))
+            begun = [next(others) for _ in range(batch_size)]
             shared = min(OPENING, *map(len, begun))
-            given = torch.tensor([ids[:shared] for ids in begun], device=target.device)
-            rest = [ids[shared:] for ids in begun]
-            batches.append(_continued(writer, given, hot, others, end, kind, rest))
+            prefix = torch.tensor([ids[:shared] for ids in begun], device=target.device)
+            remaining = [ids[shared:] for ids in begun]
+            batches.append(_continued(writer, prefix, temperature, others, end, kind, remaining))
         else:
-            given = unprompted(writer, end, together)
-            others = cycle(ids[1 : 1 + BEGINNING[1]] for ids in given.tolist())
-            batches.append(_continued(writer, given, hot, others, end, kind))
+            prefix = unprompted(writer, end, batch_size)
+            others = cycle(ids[1 : 1 + BEGINNING[1]] for ids in prefix.tolist())
+            batches.append(_continued(writer, prefix, temperature, others, end, kind))
         new = path.with_suffix(".new.npy")
         np.save(new, batches[-1])
         new.replace(path)
-        done += together * row
+        done += batch_size * row
         spent = perf_counter() - start
-        watch(Report("own", sum(map(len, batches)) * row, turns * together * row, float("nan"), done / spent, spent))
+        watch(
+            Report("writing", sum(map(len, batches)) * row, count * batch_size * row, float("nan"), done / spent, spent)
+        )
     return np.concatenate(batches)
 
 
@@ -111,28 +116,28 @@ def writer_of(target: PreTrainedModel) -> PreTrainedModel:
 @torch.inference_mode()
 def unprompted(writer: PreTrainedModel, end: int, texts: int) -> torch.Tensor:
     """Sample openings from the target after the end of a text, at temperature 1: [texts, OPENING]."""
-    given = torch.full((texts, 1), end, device=writer.device)
+    prefix = torch.full((texts, 1), end, device=writer.device)
     return writer.generate(
-        given, attention_mask=torch.ones_like(given), do_sample=True, temperature=1.0, top_k=0, eos_token_id=None,
+        prefix, attention_mask=torch.ones_like(prefix), do_sample=True, temperature=1.0, top_k=0, eos_token_id=None,
         max_new_tokens=OPENING - 1, min_new_tokens=OPENING - 1, past_key_values=growing_cache(writer),
     )  # fmt: skip
 
 
 def _continued(
-    writer: PreTrainedModel, given: torch.Tensor, hot: float, others: Iterator[Sequence[int]], end: int, row: np.dtype,
-    rest: Sequence[Sequence[int]] = (),
+    writer: PreTrainedModel, prefix: torch.Tensor, temperature: float, others: Iterator[Sequence[int]], end: int, row: np.dtype,
+    remaining: Sequence[Sequence[int]] = (),
 ) -> np.ndarray:  # fmt: skip
-    """Continue `given` and the `rest` of each row at temperature `hot`; one of `others` follows the end of a text."""
-    new, (written, likely) = row["ids"].shape[0] - given.shape[1], row["likely"].shape
+    """Continue `prefix` and the `remaining` opening of each row; one of `others` follows the end of a text."""
+    new, (written, likely) = row["ids"].shape[0] - prefix.shape[1], row["likely"].shape
     likeliest = _Likeliest(likely)
     processors = [likeliest] if likely else []
-    processors += [Sampled(hot)] if hot else []
+    processors += [Sampled(temperature)] if temperature else []
     texts = writer.generate(
-        given, attention_mask=torch.ones_like(given),  # the end marker is also the padding token, and occurs inside rows
+        prefix, attention_mask=torch.ones_like(prefix),  # the end marker is also the padding token, and occurs inside rows
         max_new_tokens=new, min_new_tokens=new, eos_token_id=None, past_key_values=growing_cache(writer),
-        logits_processor=LogitsProcessorList([*processors, NextOpening(others, end, rest)]), do_sample=False,
+        logits_processor=LogitsProcessorList([*processors, NextOpening(others, end, remaining)]), do_sample=False,
     )  # fmt: skip
-    rows = np.zeros(len(given), row)
+    rows = np.zeros(len(prefix), row)
     rows["ids"] = texts.cpu().numpy()
     for name, steps in zip(("logp", "likely"), zip(*likeliest.steps[-written:], strict=True), strict=False):
         rows[name] = torch.stack(steps, 1).cpu().numpy()
@@ -159,9 +164,9 @@ GROUPED = "grouped"
 
 
 def _grouped(module, query, key, value, attention_mask, scaling, **_kwargs):
-    """Compute attention of [rows, heads, tokens, size] with the queries of a key's group in one product.
+    """Compute attention of [rows, heads, tokens, size] with one product for all queries that share a key.
 
-    At one token per row a CPU needs a tenth of the time of repeated keys, and a quarter of the time of `sdpa`.
+    For one token per row a CPU needs a tenth of the time of repeated keys, and a quarter of the time of `sdpa`.
     """
     rows, heads, tokens, size = query.shape
     groups = heads // key.shape[1]
@@ -177,7 +182,7 @@ AttentionMaskInterface.register(GROUPED, eager_mask)
 
 
 class _Likeliest(LogitsProcessor):
-    """Records the `likely` likeliest tokens of every step; changes nothing."""
+    """Records the `likely` likeliest tokens of every step. Scores stay the same."""
 
     def __init__(self, likely: int):
         self._likely = likely
@@ -197,8 +202,9 @@ class Sampled(LogitsProcessor):
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Return scores [rows, vocab] that allow only the sampled token of each row."""
-        heaps = (scores / self._temperature).softmax(-1).cumsum(-1)
-        drawn = torch.searchsorted(heaps, torch.rand_like(heaps[:, :1]) * heaps[:, -1:], right=True)
+        cumulative = (scores / self._temperature).softmax(-1).cumsum(-1)
+        draws = torch.rand_like(cumulative[:, :1]) * cumulative[:, -1:]
+        drawn = torch.searchsorted(cumulative, draws, right=True)
         return torch.full_like(scores, -torch.inf).scatter_(1, drawn.clamp_max(scores.shape[1] - 1), 0.0)
 
 
@@ -224,7 +230,7 @@ class NextOpening(LogitsProcessor):
 
 
 class WrittenBatches:
-    """Whole rows of the target's writing, repeated in one random order: rows of one batch resemble each other."""
+    """Rows that the target wrote, repeated in one random order, because rows of one batch resemble each other."""
 
     def __init__(self, rows: np.ndarray, states: States | None = None):
         self._rows, self._states, self.length = rows, states, rows["ids"].shape[1] - 1

@@ -1,1 +1,1 @@
-"""What a pass is: events, draft trees, acceptance rules and the formulas of the field."""
+"""The types of a decoding run, draft trees, acceptance rules, and the formulas of speculative decoding."""

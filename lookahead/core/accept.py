@@ -9,7 +9,7 @@
 |           |                          | max(0, p - q): the target's distribution (Leviathan et al. 2023; with |
 |           |                          | several candidates as in SpecInfer, Miao et al. 2024)                 |
 
-A rule serves both sides: `choose` picks a drafter's token, `verify` tests a whole draft. Both process logits alike.
+A rule has two sides: `choose` picks a drafter's token, and `verify` tests a whole draft. Both process logits in the same way.
 """
 
 import random
@@ -27,7 +27,7 @@ from .tree import children, depths
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """A drafter's token, how sure it is of it (0 to 1), and q if the token was sampled."""
+    """A drafter's token, its confidence from 0 to 1, and q if the token was sampled."""
 
     token: int
     chance: float
@@ -36,7 +36,7 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What decides a token if only logits do: the highest of `scale` times logits plus `noise` [positions, vocab]."""
+    """How logits alone decide a token: the highest of `scale` times logits plus `noise` [positions, vocab] wins."""
 
     scale: float = 1.0
     noise: torch.Tensor | None = None
@@ -44,7 +44,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The accepted rows in order, the target's own token after them, and the tests made."""
+    """The accepted rows in order, the target's own token after them, and all tests."""
 
     path: tuple[int, ...]
     token: int
@@ -52,7 +52,7 @@ class Verification:
 
 
 class Rule(ABC):
-    """What the rules share. Draws come from two streams keyed by the seed: the drafter's and the target's."""
+    """The base of the rules. Random draws come from two streams keyed by the seed: the drafter's and the target's."""
 
     name = ""
 
@@ -64,66 +64,66 @@ class Rule(ABC):
     def process(
         self, logits: torch.Tensor, context: Sequence[int], above: Sequence[Sequence[int]] = ((),)
     ) -> torch.Tensor:
-        """Logits [n, vocab] after penalty, temperature, top-k and top-p; see `processing.process`."""
+        """Return logits [n, vocab] after penalty, temperature, top-k and top-p; see `processing.process`."""
         return process(self.settings, logits, context, above)
 
     def _scored(self, logits: torch.Tensor, draft: Draft, context: Sequence[int]) -> torch.Tensor:
-        """The target's processed logits [1 + tested rows, vocab]. Raises `ModelError` if they are not finite."""
+        """Return the target's processed logits [1 + tested rows, vocab]. Raises `ModelError` if they are not finite."""
         tested = logits[: 1 + draft.tested] if draft.window else logits
         require_finite(tested, "target")
-        paths = above(draft) if self.settings.repetition_penalty != 1.0 else ()  # only the penalty reads them
+        paths = above(draft) if self.settings.repetition_penalty != 1.0 else ()  # only the penalty uses them
         return self.process(tested, context, paths)
 
     @abstractmethod
     def choose(self, logits: torch.Tensor, context: Sequence[int], chance: float | None = None) -> Pick:
-        """A drafter's next token from its own logits [vocab]. `chance` replaces the token's probability as its confidence."""
+        """Return a drafter's next token from its logits [vocab]. `chance` replaces the token's probability as its confidence."""
 
     def scores(self, position: int, count: int, vocab: int) -> Scores | None:
-        """What decides the tokens of `choose` at `count` positions from this one on; None if it must see the text, or draws."""
+        """Return the `Scores` of `choose` for `count` positions; None if the choice also needs the text or a random draw."""
         return None
 
     def top_k(
         self, logits: torch.Tensor, context: Sequence[int], above: Sequence[Sequence[int]], most: int
     ) -> list[list[tuple[int, float]]]:
-        """A drafter's likeliest tokens at each row of its logits [n, vocab], with how sure it is of each."""
+        """Return the `most` likeliest tokens of each row of a drafter's logits [n, vocab], with their confidences."""
         scores = self.process(logits, context, above)
-        decided = self.perturbed_scores(scores, [len(context) + len(path) for path in above])
-        values, ids = (scores if decided is None else decided).softmax(-1).topk(most, dim=-1)
+        perturbed = self.perturbed_scores(scores, [len(context) + len(path) for path in above])
+        values, ids = (scores if perturbed is None else perturbed).softmax(-1).topk(most, dim=-1)
         return [list(zip(*pair, strict=True)) for pair in zip(ids.tolist(), values.tolist(), strict=True)]
 
     @abstractmethod
     def verify(self, logits: torch.Tensor, draft: Draft, context: Sequence[int]) -> Verification:
-        """The target's answer; logits [1 + rows, vocab], row 0 being the last accepted token's."""
+        """Verify a draft with the target's logits [1 + rows, vocab]. Row 0 predicts the token after the context."""
 
     def perturbed_scores(self, scores: torch.Tensor, positions: Sequence[int]) -> torch.Tensor | None:
-        """The scores [n, vocab] whose highest wins at these absolute positions; None where a draw decides."""
+        """Return scores [n, vocab] whose highest wins at these absolute positions; None if a random draw decides."""
         return scores
 
 
-def _surest(scores: torch.Tensor, chance: float | None) -> Pick:
-    """The token with the highest of the scores [vocab], and its share of their softmax where no other chance is known."""
+def _likeliest(scores: torch.Tensor, chance: float | None) -> Pick:
+    """Return the token with the highest of the scores [vocab]. Its confidence is `chance`, or its softmax if that is None."""
     if chance is not None:
-        return Pick(*_highest(scores[None]), chance)
+        return Pick(*_argmax(scores[None]), chance)
     chances = scores.softmax(-1)
-    (token,) = _highest(chances[None])
+    (token,) = _argmax(chances[None])
     return Pick(token, float(chances[token]))
 
 
-def _highest(scores: torch.Tensor) -> list[int]:
-    # On a processor numpy's argmax takes a tenth of torch's time.
+def _argmax(scores: torch.Tensor) -> list[int]:
+    # On a CPU numpy's argmax takes a tenth of torch's time.
     return (scores.numpy() if scores.device.type == "cpu" else scores).argmax(-1).tolist()
 
 
-def follow(draft: Draft, wanted: Sequence[int]) -> Verification:
-    """Walk down the tree as long as a child has the target's token (`wanted`, a row)."""
+def follow(draft: Draft, predicted: Sequence[int]) -> Verification:
+    """Walk down the tree while a child has the target's token. `predicted` has the target's token after every row."""
     if not draft.tokens:
-        return Verification((), wanted[0], (Test(None, wanted[0], BONUS),))
+        return Verification((), predicted[0], (Test(None, predicted[0], BONUS),))
     path: list[int] = []
     tests: list[Test] = []
     below = children(draft.parents[: draft.tested])
     node = 0
     while True:
-        token = wanted[node]
+        token = predicted[node]
         for row in below[node]:
             if draft.tokens[row] == token:
                 break
@@ -137,12 +137,12 @@ def follow(draft: Draft, wanted: Sequence[int]) -> Verification:
 
 
 class Greedy(Rule):
-    """The token with the highest score: the target's most likely one."""
+    """Emit the target's most likely token."""
 
     name = "greedy"
 
     def choose(self, logits, context, chance=None):
-        return _surest(self.perturbed_scores(self.process(logits[None], context), [len(context)])[0], chance)
+        return _likeliest(self.perturbed_scores(self.process(logits[None], context), [len(context)])[0], chance)
 
     def scores(self, position, count, vocab):
         return None if self.settings.repetition_penalty != 1.0 else Scores()
@@ -150,11 +150,11 @@ class Greedy(Rule):
     def verify(self, logits, draft, context):
         scores = self._scored(logits, draft, context)
         positions = [len(context), *(len(context) + d for d in depths(draft.parents[: draft.tested]))]
-        return follow(draft, _highest(self.perturbed_scores(scores, positions)))
+        return follow(draft, _argmax(self.perturbed_scores(scores, positions)))
 
 
 class Coupled(Greedy):
-    """Sampling with noise that both sides share: gumbel(seed, position), one value per token, is added to the scores."""
+    """Sampling with noise that both sides share: gumbel(seed, position) is added to the scores, one value per token."""
 
     name = "coupled"
 
@@ -176,8 +176,8 @@ class Coupled(Greedy):
 class Rejection(Rule):
     """Classic speculative sampling over any tree: siblings are tried in order.
 
-    A rejected sibling leaves the residual max(0, p - q), normalized, for the next one. A row that was not sampled has a
-    point mass as its q.
+    After a rejection p becomes the residual max(0, p - q), normalized. The next sibling is tested with it. A row that was
+    not sampled has a point mass as its q.
     """
 
     name = "rejection"
@@ -218,28 +218,28 @@ class Rejection(Rule):
 
 
 def residual(p: torch.Tensor, q: torch.Tensor | None, token: int) -> torch.Tensor:
-    """What the target samples from after a rejection: max(0, p - q), normalized. A q of None is a point mass on the token.
+    """Return the distribution after a rejection: max(0, p - q), normalized. If `q` is None, q is a point mass on `token`.
 
-    If p equals q up to rounding nothing is left, and this returns p.
+    Returns p if the residual is zero, because p equals q up to rounding.
     """
-    rest = p.clone()
+    difference = p.clone()
     if q is None:
-        rest[token] = 0.0
+        difference[token] = 0.0
     else:
-        known = min(len(rest), len(q))  # a draft model may have fewer tokens than its target, or more
-        rest[:known] -= q[:known]
-        rest.clamp_min_(0.0)
-    total = rest.sum()
-    return rest / total if float(total) > 1e-12 else p
+        shared = min(len(p), len(q))  # a draft model may have fewer tokens than its target, or more
+        difference[:shared] -= q[:shared]
+        difference.clamp_min_(0.0)
+    total = difference.sum()
+    return difference / total if float(total) > 1e-12 else p
 
 
 def at_quantile(p: torch.Tensor, u: float) -> int:
-    """The token at quantile u of p: one uniform number, no rounding past the last token with mass."""
+    """Return the token at quantile u of p. Rounding never leads past the last token with mass."""
     steps = p.double().cumsum(0)
     token = int(torch.searchsorted(steps, u * float(steps[-1]), right=True))
     return token if token < len(p) else int(p.nonzero()[-1])
 
 
 def rule_for(settings: Settings) -> Rule:
-    """The rule that the settings name."""
+    """Return the acceptance rule of the settings."""
     return {"greedy": Greedy, "coupled": Coupled, "rejection": Rejection}[settings.acceptance](settings)

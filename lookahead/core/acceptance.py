@@ -1,7 +1,7 @@
-"""How far drafts get: acceptance by position as a hazard, with censoring (Kaplan and Meier 1958).
+"""Acceptance by position of a draft, as a hazard with censoring (Kaplan and Meier 1958).
 
-A token after a rejection, or after the end of a text, was never tested, so it does not count as rejected. The product of
-the first n rates is the chance that n tokens are accepted, whatever the length drafted.
+A token after a rejection, or after the end of a text, is not tested. It does not count as rejected. The product of the
+first n rates is the chance that n tokens are accepted.
 
 This holds only for drafts of a fixed length. If low confidence ends drafts, the rates of later positions are too high.
 """
@@ -19,27 +19,27 @@ from .events import ACCEPTED, CORRECTION
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """For each position of a draft, the first one first: how many were `accepted` of how many `tested`."""
+    """How many tokens were `tested` and `accepted` at each position of a draft, from the first position on."""
 
     accepted: tuple[int, ...] = ()
     tested: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, steps: Iterable[Any]) -> Self:
-        """The acceptance in passes (`Step`s or their records). A correction marks a rejected draft."""
-        return cls.of_counts((step.origins.count(ACCEPTED), CORRECTION in step.origins) for step in steps)
+    def from_steps(cls, steps: Iterable[Any]) -> Self:
+        """Count the tests in passes (`Step`s or their records). A correction marks a rejected draft."""
+        return cls.from_counts((step.origins.count(ACCEPTED), CORRECTION in step.origins) for step in steps)
 
     @classmethod
-    def of_counts(cls, drafts: Iterable[tuple[int, bool]]) -> Self:
-        """The acceptance in drafts: how many tokens of each were accepted, and whether the next one was rejected."""
+    def from_counts(cls, drafts: Iterable[tuple[int, bool]]) -> Self:
+        """Count the tests in drafts of (number of accepted tokens, whether the next token was rejected)."""
         ends = Counter(drafts)
         lengths: Counter[int] = Counter()
         for (accepted, _), drafted in ends.items():
             lengths[accepted] += drafted
-        longest = max((n + refused for n, refused in ends), default=0)
-        reached = [*accumulate(lengths[n] for n in range(longest, 0, -1))][::-1]
-        refused = [ends[place, True] for place in range(longest)]
-        return cls(tuple(reached), tuple(a + b for a, b in zip(reached, refused, strict=True)))
+        longest = max((n + was_rejected for n, was_rejected in ends), default=0)
+        accepted_at = [*accumulate(lengths[n] for n in range(longest, 0, -1))][::-1]
+        rejected_at = [ends[position, True] for position in range(longest)]
+        return cls(tuple(accepted_at), tuple(a + b for a, b in zip(accepted_at, rejected_at, strict=True)))
 
     def __add__(self, other: Acceptance) -> Acceptance:
         pairs = (self.accepted, other.accepted), (self.tested, other.tested)
@@ -47,30 +47,30 @@ class Acceptance:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """The share of the tested that was accepted, by position."""
+        """The share of the tested tokens that was accepted, by position."""
         return tuple(a / n for a, n in zip(self.accepted, self.tested, strict=True))
 
     def chances(self, k: int) -> list[float]:
-        """The chance that the first n of `k` drafted tokens are accepted and the next is not, for n from 0 to k.
+        """Return the chance that exactly the first n of `k` drafted tokens are accepted, for n from 0 to k.
 
-        Positions that no draft reached get the rate of all tested positions together.
+        A position without tests gets the rate of all positions together.
         """
         if not self.tested:
             return [1.0]
         rates = self.rates[:k]
         rates += (sum(self.accepted) / sum(self.tested),) * (k - len(rates))
-        standing, out = 1.0, []
+        survival, out = 1.0, []
         for rate in rates:
-            out.append(standing * (1 - rate))
-            standing *= rate
-        return [*out, standing]
+            out.append(survival * (1 - rate))
+            survival *= rate
+        return [*out, survival]
 
     def passes(self, k: int, tokens: int) -> float:
-        """Expected passes that write `tokens` tokens with `k` drafted in each; tokens beyond them are lost."""
+        """Return the expected number of passes to write `tokens` tokens with `k` drafted tokens per pass."""
         chances = self.chances(k)
         expected = [0.0]
-        for left in range(1, tokens + 1):
-            expected.append(1 + sum(p * expected[max(0, left - 1 - n)] for n, p in enumerate(chances)))
+        for remaining in range(1, tokens + 1):
+            expected.append(1 + sum(p * expected[max(0, remaining - 1 - n)] for n, p in enumerate(chances)))
         return expected[tokens]
 
 

@@ -1,7 +1,8 @@
-"""The cost model: what passes take on one machine, and the speedup that follows from it.
+"""The cost model: seconds of passes and drafts on one machine, and the speedup that follows from them.
 
-`family` measures a `PassCosts`, and every trace contains one. `predict` expects a speedup from an acceptance rate, and
-`of_passes` prices the passes of a run. Both leave out the loop's own work, and passes slower than when they were measured.
+`family` measures a `PassCosts`, and every trace contains one. `predict` computes a speedup from an acceptance rate, and
+`price_passes` computes the time of a run's passes. Both leave out the loop's own work and later changes of the machine's
+speed.
 """
 
 from __future__ import annotations
@@ -17,30 +18,30 @@ from .tree import branch_count, depths
 
 @dataclass(frozen=True, slots=True)
 class CostCurve:
-    """Seconds of one model's pass, measured at some row counts (rising), and what branches add to them."""
+    """Seconds of one model's pass by row count, in rising order. `branching_s` is the extra time of a tree."""
 
     rows: tuple[int, ...]
     seconds: tuple[float, ...]
     branching_s: float = 0.0
 
     def pass_s(self, rows: int, branches: int = 1) -> float:
-        """Seconds of one pass, by linear interpolation and extrapolation."""
+        """Return the seconds of one pass, by linear interpolation and extrapolation."""
         return theory.interpolate(self.rows, self.seconds, rows) + (self.branching_s if branches > 1 else 0.0)
 
     def ratio(self, rows: int) -> float:
         return self.pass_s(rows) / self.pass_s(1)
 
     def scaled(self, by: float) -> CostCurve:
-        """The costs of a machine that takes `by` times as long."""
+        """Return the costs of a machine that takes `by` times as long."""
         return CostCurve(self.rows, tuple(by * s for s in self.seconds), by * self.branching_s)
 
 
 @dataclass(frozen=True, slots=True)
 class DrafterCosts:
-    """What drafting with a model costs, in seconds.
+    """Seconds of drafting with a model.
 
-    `choose_s` is the choice of a token. After a switch of models the processor's cache holds the other one's weights:
-    `cold_s` is what each of a draft's first tokens takes longer, `return_s` what the target's next pass takes longer.
+    `choose_s` is the time to choose a token. After a switch of models the CPU's cache holds the weights of the other one.
+    `cold_s` is the extra time of each of a draft's first tokens, and `return_s` that of the target's next pass.
     """
 
     curve: CostCurve
@@ -50,19 +51,19 @@ class DrafterCosts:
 
     @property
     def token_s(self) -> float:
-        """Seconds of one more drafted token: a one-row pass and the choice."""
+        """Seconds of one more drafted token: a one-row pass and the choice of the token."""
         return self.tokens_s(1)
 
     def tokens_s(self, k: int, texts: int = 1) -> float:
-        """Seconds of `k` drafted tokens, of so many texts at once."""
+        """Return the seconds to draft `k` tokens of each of `texts` texts."""
         return k * (self.curve.pass_s(texts) + self.choose_s)
 
     def level_s(self, rows: int = 1) -> float:
-        """Seconds of a level of a tree with so many rows, or of a token of a chain."""
+        """Return the seconds of a tree level of `rows` rows, or of a token of a chain."""
         return self.choose_s + self.curve.pass_s(rows, 2 if rows > 1 else 1)
 
     def switch_s(self, k: int) -> float:
-        """Seconds of switching to the draft model and back, for a draft of `k` tokens."""
+        """Return the seconds to switch to the draft model and back when it drafts `k` tokens."""
         return sum(self.cold_s[:k]) + self.return_s if k else 0.0
 
     def scaled(self, by: float) -> DrafterCosts:
@@ -75,10 +76,10 @@ FREE = DrafterCosts(CostCurve((1,), (0.0,)))
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a draft is expected to bring if a `share` of the passes has a draft.
+    """The expected gain of drafting in a `share` of the passes.
 
-    A drafted pass has `rows` and emits `tokens`. It takes `verify_s` in the target, `draft_s` for the drafted tokens and
-    `switch_s` for the change of models; a pass without a draft takes `plain_s`.
+    A pass with a draft has `rows` and emits `tokens`. It takes `verify_s` in the target, `draft_s` for the drafted tokens
+    and `switch_s` for the change of models. A pass without a draft takes `plain_s`.
     """
 
     tokens: float
@@ -95,7 +96,7 @@ class Prediction:
 
     @property
     def cost(self) -> float:
-        """A pass with its drafting, in passes without a draft."""
+        """The time of a pass with its drafting, divided by the time of a pass without a draft."""
         return self.share * (self.verify_s + self.draft_s + self.switch_s) / self.plain_s + 1 - self.share
 
     @property
@@ -104,13 +105,13 @@ class Prediction:
 
     @property
     def leviathan(self) -> float:
-        """The speedup by Leviathan's formula, in which a pass costs the same for any number of rows."""
+        """The speedup by Leviathan's formula, which assumes that extra rows are free."""
         return theory.speedup(self.tokens, 1, (self.draft_s + self.switch_s) / self.plain_s)
 
 
 @dataclass(frozen=True, slots=True)
 class PricedRun:
-    """The seconds that a run should have taken in the target's passes and in drafting, and those of a pass without a draft."""
+    """The expected seconds of a run: of all target passes, of all drafting, and of one pass without a draft."""
 
     tokens: int
     plain_s: float
@@ -128,7 +129,7 @@ class PricedRun:
 
 @dataclass(frozen=True, slots=True)
 class PassCosts:
-    """The target's curve, and what each draft model costs, by its name in the family."""
+    """The costs of the target, and of each draft model by its name in the family."""
 
     target: CostCurve
     drafters: dict[str, DrafterCosts] = field(default_factory=dict)
@@ -152,11 +153,11 @@ class PassCosts:
         share: float = 1.0,
         texts: int = 1,
     ) -> Prediction:
-        """What drafting `k` tokens brings if each is accepted with probability `acceptance`.
+        """Predict the speedup of drafting `k` tokens that are each accepted with probability `acceptance`.
 
-        `drafter` names the draft model; without one drafting takes no time. `tokens` emitted per drafted pass, and
-        `token_s` seconds per drafted token (with the switch to the draft model), replace expected values by measured ones.
-        `rows_per_token` is above 1 in a tree, `branching` the share of drafts that are trees. `texts` share one pass.
+        `drafter` names the draft model; without one drafting takes no time. `tokens` and `token_s` replace expected values
+        by measured ones: tokens emitted per drafted pass, and seconds per drafted token with the switch to the draft model.
+        `rows_per_token` is above 1 in a tree. `branching` is the share of drafts that are trees. `texts` share one pass.
         """
         rows = texts * (1 + round(k * rows_per_token))
         costs = self.drafters.get(drafter or "", FREE)
@@ -174,14 +175,14 @@ class PassCosts:
             share=share,
         )
 
-    def of_passes(self, steps: Iterable[Any], draft: str | None, level_rows: Mapping[str, int]) -> PricedRun:
-        """What a run's passes (`Step`s or their records, without prefill) should take.
+    def price_passes(self, steps: Iterable[Any], draft: str | None, level_rows: Mapping[str, int]) -> PricedRun:
+        """Compute the expected time of a run's passes (`Step`s or their records, without prefill).
 
         `draft` names the draft model. `level_rows` has the rows of its passes by source (`drafting.level_rows`); other
-        sources take no time. If the draft model's costs are unknown, drafting takes the measured time.
+        sources take no time. If the draft model's costs are unknown, the measured drafting time is used.
         """
         tokens, verify_s, draft_s, costs = 0, 0.0, 0.0, self.drafters.get(draft or "")
-        unread = 1  # tokens that the draft model has not read yet
+        unread = 1  # tokens that are not in the draft model's cache
         for step in steps:
             parents, accepted = step.draft.parents, step.origins.count(ACCEPTED)
             verify_s += self.pass_s(1 + len(parents), branch_count(parents))
@@ -190,7 +191,7 @@ class PassCosts:
                 if costs is None:
                     draft_s += step.propose_s
                 else:
-                    # One pass per level: the first also reads what is new, the others one row of a chain or a level.
+                    # One pass per level: the first one reads all unread tokens, the others one row of a chain or one level.
                     draft_s += costs.curve.pass_s(unread) + costs.choose_s + (levels - 1) * costs.level_s(rows)
                     draft_s += sum(costs.cold_s[:levels])
                     verify_s += costs.return_s

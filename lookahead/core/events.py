@@ -1,6 +1,6 @@
-"""The types of a decoding run: drafts, tests, steps, settings and errors. Importing them is cheap.
+"""The types of a decoding run: drafts, tests, steps, settings and errors. They can be imported without torch.
 
-Every strategy, naive decoding included, reports with these types. A `Step` has every drafted row, also rejected ones.
+All strategies, including naive decoding, report with these types. A `Step` contains every drafted row, also rejected ones.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from .numbers import count
 ACCEPTED, REJECTED, UNVISITED, WINDOW = "accepted", "rejected", "unvisited", "window"
 CORRECTION, BONUS = "correction", "bonus"
 RULES = ("auto", "greedy", "coupled", "rejection")
-BIT_EXACT, TIE_AWARE = "bit-exact", "tie-aware"  # what drafting can change: nothing, or which of two tied tokens wins
+BIT_EXACT, TIE_AWARE = "bit-exact", "tie-aware"  # drafting changes nothing, or it changes which of two tied tokens wins
 COSTS = ("auto", "typical", "measured")
 MOST_NEW_TOKENS = 100_000
 MOST_DRAFTED = 64
-MOST_SEED = 2**53 - 1  # the largest that every part of a page can hold: a browser's whole numbers have 53 bits
-LEAST_DIVISOR = 1e-4  # of logits, as temperature or penalty: by less they are no numbers of float32 any more
+MOST_SEED = 2**53 - 1  # the largest whole number that a browser represents exactly
+LEAST_DIVISOR = 1e-4  # of logits, as temperature or penalty: smaller divisors overflow float32
 
 
 class LookaheadError(ValueError):
-    """The base of all errors that a caller can fix; the message has the field, the value and a hint."""
+    """The base of all errors that a caller can fix. The message names the field, the value and a hint."""
 
     def __init__(self, field: str, value: Any, hint: str):
         self.field, self.value, self.hint = field, value, hint
@@ -44,15 +44,15 @@ class PromptError(LookaheadError):
 
 
 class MethodError(LookaheadError):
-    """No such strategy, or an option that the strategy does not take."""
+    """There is no such strategy, or the strategy has no such option."""
 
 
 class ModelError(LookaheadError):
-    """Models are missing, cannot be used for speculation, or do not form a pair."""
+    """Models are missing, cannot be used for speculation, or cannot be used together."""
 
 
 class TraceError(LookaheadError):
-    """A file that is not a trace this version can read."""
+    """The file is not a trace that this version can read."""
 
 
 class Cancelled(Exception):
@@ -63,10 +63,10 @@ class Cancelled(Exception):
 class Draft:
     """Drafted tokens as a tree: row i is a child of row `parents[i]`, or of the last token (-1); parents come first.
 
-    `q[i]` is the distribution that row i was sampled from ([vocab] probabilities, given its ancestors); None if the drafter
-    put all its mass on that token. `sources[i]` names the drafter of the row. `chances[i]` is its estimate that row i is
-    accepted if its parent is; empty if it has none. The last `window` rows are guesses further ahead (lookahead decoding),
-    which are never tested. `ngram_origins[i]` is where row i's n-gram was found: (step, column) of that window, or None.
+    `q[i]` is the distribution that row i was sampled from: probabilities [vocab] after its ancestors. `q` or `q[i]` is
+    None without sampling. `sources[i]` names the drafter of the row. `chances[i]` is the drafter's estimate that row i is
+    accepted if its parent is; empty without estimates. The last `window` rows are guesses further ahead (lookahead decoding)
+    and are never tested. `ngram_origins[i]` is the (step, column) of the window that produced row i's n-gram, or None.
     """
 
     tokens: tuple[int, ...] = ()
@@ -79,8 +79,8 @@ class Draft:
 
     def __post_init__(self) -> None:
         n = len(self.tokens)
-        assert len(self.parents) == n, "one parent for every drafted row"
-        assert all(-1 <= p < i for i, p in enumerate(self.parents)), "parents come first"
+        assert len(self.parents) == n, "every drafted row has one parent"
+        assert all(-1 <= p < i for i, p in enumerate(self.parents)), "parents come before children"
         assert self.q is None or len(self.q) == n
         assert {len(self.chances), len(self.ngram_origins)} <= {0, n}
 
@@ -89,7 +89,7 @@ class Draft:
 
     @property
     def tested(self) -> int:
-        """How many rows, the first ones, can be tested."""
+        """The number of rows that can be tested: all before the window."""
         return len(self.tokens) - self.window
 
     @classmethod
@@ -100,17 +100,17 @@ class Draft:
         return cls(tuple(tokens), tuple(range(-1, n - 1)), tuple(q) if q else None, (source,) * n, tuple(chances))
 
     def pruned(self, rows: Sequence[int]) -> Draft:
-        """The draft with only these rows, which are in order and include their parents."""
+        """Return a draft of only these rows, which are in order and include their parents."""
         if len(rows) == len(self.tokens):
             return self
         index = {-1: -1} | {row: i for i, row in enumerate(rows)}
 
-        def of(values: Sequence[Any]) -> tuple[Any, ...]:
+        def selected(values: Sequence[Any]) -> tuple[Any, ...]:
             return tuple(values[row] for row in rows) if values else ()
 
         return Draft(
-            of(self.tokens), tuple(index[self.parents[row]] for row in rows), of(self.q) if self.q else None,
-            of(self.sources), of(self.chances), 0, of(self.ngram_origins),
+            selected(self.tokens), tuple(index[self.parents[row]] for row in rows), selected(self.q) if self.q else None,
+            selected(self.sources), selected(self.chances), 0, selected(self.ngram_origins),
         )  # fmt: skip
 
 
@@ -122,12 +122,13 @@ class Test:
     """One test of one token.
 
     `row` is the drafted row, or None for the token that the target adds itself. `outcome` is "accepted", "rejected",
-    "correction" or "bonus". `p` and `q` are the token's probabilities under the target and the drafter, `draw` the random
-    number of the rule. The test that settles a position has `entropy` (nats), `top` (the target's likeliest tokens with
-    probabilities) and `margin` (the winner's lead in the scores, shared noise included; None if a draw decided).
+    "correction" or "bonus". `p` and `q` are the token's probabilities under the target and the drafter. `draw` is the random
+    number of the rule. The last test of a position also has `entropy` (nats), `top` and `margin`. `top` has the target's
+    likeliest tokens with probabilities. `margin` is the gap between the two highest scores with shared noise, or None if a
+    random draw decided.
     """
 
-    __test__ = False  # a noun of the field, not a test case
+    __test__ = False  # not a test case of pytest
 
     row: int | None
     token: int
@@ -144,10 +145,11 @@ class Test:
 class Step:
     """One pass of the target.
 
-    `kind` is "prefill" (nothing is emitted) or "verify". `path` has the accepted rows in order, `emitted` the tokens added
-    to the text, and `origins` where each came from: "accepted" (drafted), "correction" (the target's, after a rejection) or
-    "bonus" (the target's, nothing rejected; every naive token is one). Times are seconds: drafting, the target's pass, and
-    the rest of the loop. `finish` is None until the last step: "eos", "stop", "length" or "context".
+    `kind` is "prefill" (nothing is emitted) or "verify". `path` has the accepted rows in order, and `emitted` the tokens
+    added to the text. `origins` has the origin of each: "accepted" (drafted), "correction" (the target's token after a
+    rejection) or "bonus" (the target's token without a rejection, such as every naive token). `propose_s`, `verify_s` and
+    `other_s` are the seconds of drafting, of the target's pass and of other work. `finish` is None until the last step:
+    "eos", "stop", "length" or "context".
     """
 
     kind: str
@@ -170,32 +172,33 @@ class Step:
 
     @property
     def accepted(self) -> int:
-        """How many drafted tokens were emitted."""
+        """The number of drafted tokens that were emitted."""
         return self.origins.count(ACCEPTED)
 
 
 def whole_number(name: str, value: Any, low: int, high: int) -> None:
-    """Raise `SettingsError` unless the value is a whole number in the range."""
+    """Raise `SettingsError` unless `value` is a whole number from `low` to `high`."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise SettingsError(name, value, f"give a whole number from {count(low)} to {count(high)}.")
 
 
 def _number(name: str, value: Any, low: float, high: float, *, above: bool = False) -> None:
-    fits = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not fits or not math.isfinite(value) or not low <= value <= high or (above and value == low):
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or not low <= value <= high or (above and value == low):
         least = f"above {count(low)}, at most" if above else f"from {count(low)} to"
         raise SettingsError(name, value, f"give a number {least} {count(high)}.")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to decode. Raises `SettingsError` for a value out of range.
+    """The settings of a run. Raises `SettingsError` for a value out of range.
 
     `k` is the most tokens to draft per pass, or "auto". `temperature` 0 is greedy. `top_k` 0 and `top_p` 1 switch those
     filters off. `rule` "auto" is greedy at temperature 0 and coupled above it. `stop` strings end the text at the token
-    that completes one. `chat` applies the model's chat template. `details` records the target's likeliest tokens. `costs`
-    selects the pass costs of `auto`: "measured" here, or of a "typical" machine, which give a race the same passes
-    everywhere. "auto" is "typical" if the family has them.
+    that completes one. `chat` applies the model's chat template. `details` records the target's likeliest tokens.
+
+    `costs` selects the pass costs of `auto`: "measured" on this machine, or those of a "typical" machine. With typical
+    costs a race has the same passes on every machine. "auto" selects them if the family has them.
     """
 
     max_new_tokens: int = 128
@@ -245,7 +248,7 @@ class Settings:
 
     @property
     def acceptance(self) -> str:
-        """The rule in force: "greedy", "coupled" or "rejection"."""
+        """The selected rule: "greedy", "coupled" or "rejection"."""
         if self.rule != "auto":
             return self.rule
         return "coupled" if self.temperature > 0 else "greedy"

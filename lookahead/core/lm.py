@@ -1,4 +1,4 @@
-"""The protocol of a language model. `model/lm.py` implements it, `model/heads/head.py` for heads, `core/table.py` for tests."""
+"""The protocol of a language model. `model/lm.py`, `model/heads/head.py` (trained heads) and `core/table.py` (tests) implement it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ if TYPE_CHECKING:
 
     from .accept import Pick, Rule, Scores
 
-PREFILL_ROWS = 256  # of a pass that reads a prompt: half a second of SmolLM2, after which a race can be stopped
-DRAFTED_AT_ONCE = 8  # tokens per call of `draft_chain`: noise is drawn for all of them, also if fewer are drafted
+PREFILL_ROWS = 256  # per pass that reads a prompt: half a second of SmolLM2; a race can be stopped after each
+DRAFTED_AT_ONCE = 8  # tokens per call of `draft_chain`, which draws noise for all of them
 
 
 @dataclass(frozen=True, slots=True)
 class DraftRequest:
-    """What to draft in one call: at most `most` tokens of the first `known` of the vocabulary, picked by `scores`.
+    """A request to draft in one call: at most `most` tokens of the first `known` of the vocabulary, picked by `scores`.
 
-    `stop` gets the product of confidences, which begins at `reach`. A drafter of only some tokens has their `ids` [known].
+    `stop` gets the product of confidences, which begins at `reach`. If the drafter has only some tokens, `ids` [known]
+    lists them.
     """
 
     most: int
@@ -32,7 +33,7 @@ class DraftRequest:
     ids: torch.Tensor | None = None
 
     def limited_to(self, ids: torch.Tensor | None) -> DraftRequest:
-        """The same request to a drafter of these tokens; None for all."""
+        """Return the same request for a drafter that has only the tokens `ids`; None for all."""
         if ids is None:
             return self
         noise = None if self.scores.noise is None else self.scores.noise[:, ids].contiguous()
@@ -42,7 +43,7 @@ class DraftRequest:
 class DraftTree(NamedTuple):
     """A tree drafted in one call: tokens, parents (-1: the text's last token), and confidences.
 
-    The keys of the first `read` tokens are in the drafter's cache, after its text.
+    The drafter's cache holds the first `read` of these tokens after the text.
     """
 
     tokens: list[int]
@@ -52,63 +53,65 @@ class DraftTree(NamedTuple):
 
 
 class LanguageModel(Protocol):
-    """A model with a cache. `tokens` is what the cache holds, and `vocab` the width of its logits."""
+    """A model with a cache. `tokens` are the tokens in the cache, and `vocab` is the width of the logits."""
 
     tokens: list[int]
     vocab: int
     context_length: int
-    longest: int  # tokens that it can draft in a row
-    confidence: float | None  # of its last drafted token; None if that is the token's probability
-    kind: str | None  # of trained head, such as "eagle"; None for a language model
-    seconds: float  # spent in passes so far
+    longest: int  # tokens that it can draft for one pass
+    confidence: float | None  # in the last drafted token; None if it is the token's probability
+    kind: str | None  # kind of trained head, such as "eagle"; None for a language model
+    seconds: float  # of all passes so far
 
     def reset(self) -> None:
         """Empty the cache."""
 
     def sync(self, context: Sequence[int]) -> list[int]:
-        """Rewind to the longest prefix shared with `context`; returns the tokens that are still to be read."""
+        """Rewind to the longest prefix shared with `context`; return the tokens of `context` that are not in the cache."""
 
     def extend(self, tokens: Sequence[int]) -> torch.Tensor:
-        """Append tokens; returns the logits [1, vocab] after the last one."""
+        """Append tokens; return the logits [1, vocab] after the last one."""
 
     def forward(self, tokens: Sequence[int], parents: Sequence[int], *, first: int = 0) -> torch.Tensor:
-        """Run rows of a tree after the cache; returns logits [rows - first, vocab]. The rows stay pending until `keep`."""
+        """Compute the rows of a tree after the cache; return logits [rows - first, vocab]. The rows are pending until `keep`."""
 
     def keep(self, path: Sequence[int]) -> None:
         """Commit the rows in `path` to the cache and drop all other rows of the last pass."""
 
     def cached(self) -> int:
-        """How many tokens the cache holds."""
+        """Return the number of tokens in the cache."""
 
     def draft_chain(self, tokens: Sequence[int], request: DraftRequest) -> tuple[list[int], list[float]] | None:
-        """Append tokens and draft after them in one call: drafted tokens and confidences. None if there is no such call."""
+        """Append tokens and draft after them in one call; return tokens and confidences, or None if this is not supported."""
 
     def draft_tree(self, tokens: Sequence[int], request: DraftRequest, branches: int, rows: int) -> DraftTree | None:
-        """Append tokens and draft a tree of at most `rows` rows after them, `branches` per level. None as above."""
+        """Append tokens and draft a tree of at most `rows` rows after them, `branches` per level; None if not supported."""
 
 
 class Target(LanguageModel, Protocol):
     """A model that verifies drafts."""
 
-    batches: bool  # whether one pass takes rows of several texts
+    batches: bool  # whether one pass can have rows of several texts
 
     def can_take(self, other: Any) -> bool:
-        """Whether the cache of `other` holds what this model would have computed for the same tokens."""
+        """Return whether the cache of `other` can be copied, because this model would compute the same values."""
 
     def take(self, other: Any) -> None:
-        """Copy the cache of another one instead of reading its tokens."""
+        """Copy the cache of `other` instead of reading its tokens."""
 
     def together(self, lms: Sequence[Any], rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[torch.Tensor]:
-        """`forward` of several texts that share this model, of (tokens, parents) each."""
+        """Compute one pass for several texts that share this model. Each has rows (tokens, parents), as in `forward`."""
 
     def configured(self, draft: Any, drafting: Mapping[str, Any], attention: str | None) -> Any:
-        """A context in which transformers' models have these settings; see `model/lm.py`."""
+        """Return a context in which transformers' models have these settings; see `model/lm.py`."""
 
     def read_plainly(self, tokens: Sequence[int]) -> None:
-        """One pass of transformers' model over these tokens."""
+        """Compute one pass of transformers' model over these tokens."""
 
-    def generate(self, prompt: Sequence[int], emit: Callable[[list[int]], None], *given: Any, **options: Any) -> None:
-        """transformers' own `generate`; `emit` gets the tokens of each pass."""
+    def generate(
+        self, prompt: Sequence[int], emit: Callable[[list[int]], None], *arguments: Any, **options: Any
+    ) -> None:
+        """Run transformers' own `generate`; `emit` gets the tokens of each pass."""
 
 
 def draft_tokens(
@@ -120,14 +123,15 @@ def draft_tokens(
     stop: StopRule,
     reach: float = 1.0,
 ) -> list[Pick]:
-    """Draft 1 to `most` tokens after `text`, whose last tokens `unread` the model has yet to read.
+    """Draft 1 to `most` tokens after `text`. Its last tokens `unread` are not in the model's cache yet.
 
-    In one call of `draft_chain` if the rule needs nothing but logits and the model has that call; else one token.
+    One call of `draft_chain` drafts them if the rule needs only logits and the model supports it. Otherwise one token is
+    drafted.
     """
     most = min(most, DRAFTED_AT_ONCE)
     scores = rule.scores(len(text), most, lm.vocab)
     if scores and (drafted := lm.draft_chain(unread, DraftRequest(most, lm.vocab, scores, stop, reach))):
-        from .accept import Pick  # imports torch, and the loading page reads recordings without it
+        from .accept import Pick  # imports torch; the loading page reads recordings without it
 
         return [Pick(token, chance) for token, chance in zip(*drafted, strict=True)]
     return [rule.choose(lm.extend(unread)[0], text, lm.confidence)]

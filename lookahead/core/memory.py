@@ -1,4 +1,4 @@
-"""Devices, and what is free on them: memory for weights, on GPUs or with the processor, and disk for downloads."""
+"""The device, and the free memory and disk space for models."""
 
 import gc
 import shutil
@@ -9,34 +9,34 @@ import torch
 
 from .processor import CGROUP
 
-SPARE = 1.2  # times the weights: keys and values, a pass's own tensors, what loading holds for a moment
+SPARE = 1.2  # memory of a loaded model in multiples of its weights: caches, activations, temporary copies while loading
 
 
 def device() -> torch.device:
-    """The first GPU, else the processor."""
+    """Return the first GPU, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def gpus() -> list[int]:
-    """Free bytes of every GPU."""
+    """Return the free bytes of every GPU."""
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     return [torch.cuda.mem_get_info(i)[0] for i in range(count)]
 
 
 def free() -> int:
-    """Free bytes for models: of all GPUs together, else of the processor's memory, within the container's limit."""
+    """Return the free bytes for models: of all GPUs together, else of main memory within the container's limit."""
     return sum(gpus()) or min(psutil.virtual_memory().available, _container(CGROUP))
 
 
 def disk_free(folder: Path) -> int:
-    """Free bytes on the disk of a folder, which need not exist yet."""
+    """Return the free bytes on the disk of a folder, which need not exist yet."""
     while not folder.exists():
         folder = folder.parent
     return shutil.disk_usage(folder).free
 
 
 def release() -> None:
-    """Free unreachable objects, and exclude the others from later collections, which would stop a race for 0.25 s."""
+    """Free unreachable objects. Later collections skip all others, because a full collection would stop a race for 0.25 s."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()
@@ -45,7 +45,7 @@ def release() -> None:
 
 
 def _container(root: Path) -> int:
-    """Bytes that a container may still take; more than any machine has if it is not limited."""
+    """Return the bytes that a container may still use; 2**62 without a limit."""
     for limit, used, file_cache in (
         ("memory.max", "memory.current", "inactive_file"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),
@@ -55,6 +55,6 @@ def _container(root: Path) -> int:
             lines = (root / limit).with_name("memory.stat").read_text().splitlines()
         except (OSError, ValueError):  # no such file, or "max"
             continue
-        kept = sum(int(line.split()[1]) for line in lines if line.split()[0] == file_cache)  # given back when asked for
-        return max(0, most - now + kept)
+        reclaimable = sum(int(line.split()[1]) for line in lines if line.split()[0] == file_cache)
+        return max(0, most - now + reclaimable)
     return 1 << 62

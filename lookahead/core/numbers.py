@@ -1,4 +1,4 @@
-"""How figures are written for readers, on the page, in tables and in a terminal.
+"""Format numbers for readers, on the page, in tables and in a terminal.
 
 seconds(0.00842)  "8.42 ms"      ratio(2.407)     "2.41x"       count(20000)        "20,000"
 seconds(95)       "95.0 s"       percent(0.224)   "22%"         size(13_600_000)    "13.6 MB"
@@ -9,28 +9,28 @@ UNKNOWN = "-"
 
 
 def decimal(value: float) -> str:
-    """A measured number: two decimals below 10, three digits above, and commas from 1,000 on."""
+    """Format a measured number: two decimals below 10, three digits above, and commas from 1,000 on."""
     size = abs(value)
     return f"{value:.2f}" if size < 9.995 else f"{value:.1f}" if size < 99.95 else f"{value:,.0f}"
 
 
 def ratio(value: float) -> str:
-    """How many times as much, or as fast: 2.41x."""
+    """Format a factor: 2.41x."""
     return f"{decimal(value)}x"
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """A number of any size, such as a probability: so many digits, without trailing zeros."""
+    """Format a number of any size, such as a probability, with `digits` digits and without trailing zeros."""
     return f"{value:.{digits}g}"
 
 
 def percent(share: float | None, digits: int = 0) -> str:
-    """A share of 1 as a percentage; a dash if it is unknown."""
+    """Format a share of 1 as a percentage; a dash if it is None."""
     return UNKNOWN if share is None else f"{share:.{digits}%}"
 
 
 def seconds(value: float) -> str:
-    """A duration in milliseconds below 1 s, in minutes from 2 min on."""
+    """Format a duration: milliseconds below 1 s, minutes from 2 min on."""
     if value >= 120:
         return f"{value / 60:.1f} min"
     if value >= 0.9995:
@@ -39,37 +39,37 @@ def seconds(value: float) -> str:
 
 
 def count(value: float) -> str:
-    """A whole number with commas; one that is not whole keeps its decimals."""
+    """Format a whole number with commas; other numbers keep their decimals."""
     return f"{value:,.0f}" if value == int(value) else f"{value:,g}"
 
 
 def counted(value: int, noun: str) -> str:
-    """A whole number and what is counted: 1 run, 2 runs."""
+    """Format a number with its noun: 1 run, 2 runs."""
     return f"{count(value)} {noun}" if value == 1 else f"{count(value)} {noun}s"
 
 
 def ranged(between: tuple[float, float] | None) -> str:
-    """An interval of ratios: 1.90x to 2.10x; a dash if it is unknown."""
+    """Format an interval of ratios: 1.90x to 2.10x; a dash if it is None."""
     return f"{ratio(between[0])} to {ratio(between[1])}" if between else UNKNOWN
 
 
 def millions(value: float) -> str:
-    """Parameters, or tokens to train on: 13.6 M, 1.20 B."""
+    """Format a number of parameters or of training tokens: 13.6 M, 1.20 B."""
     return f"{decimal(value / 1e9)} B" if value >= 0.9995e9 else f"{decimal(value / 1e6)} M"
 
 
 def power(n: int) -> str:
-    """A whole number as a raised one: \u2070 to \u2079."""
+    """Format a whole number in superscript digits."""
     return "".join("\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"[int(digit)] for digit in str(n))
 
 
 def size(value: float) -> str:
-    """Bytes, by powers of ten: 52 kB, 13.6 MB, 1.2 GB."""
+    """Format bytes by powers of ten: 52 kB, 13.6 MB, 1.2 GB."""
     if value >= 1e9:
         return f"{value / 1e9:,.1f} GB"
     return f"{value / 1e6:,.1f} MB" if value >= 1e5 else f"{value / 1e3:,.0f} kB"
 
 
 def speed(bytes_per_s: float) -> str:
-    """How fast memory is read: 12.3 GB/s."""
+    """Format a memory bandwidth: 12.3 GB/s."""
     return f"{decimal(bytes_per_s / 1e9)} GB/s"

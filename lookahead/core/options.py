@@ -9,7 +9,7 @@ from typing_extensions import TypedDict  # `extra_items` is newer than Python 3.
 
 
 class DecodeOptions(TypedDict, total=False, extra_items=Any):
-    """The fields of `Settings`, the name of the draft model or trained head, and any option of the method."""
+    """The fields of `Settings`, the name of the draft model or trained head, and the options of the method."""
 
     max_new_tokens: int
     k: int | Literal["auto"]

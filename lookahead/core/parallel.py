@@ -1,4 +1,4 @@
-"""The texts of a batch, or the parts of a long prompt, on all cores."""
+"""Compute the texts of a batch, or the parts of a long prompt, on all cores."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -8,16 +8,16 @@ from typing import TypeVar
 
 from .processor import cores
 
-Given, Answer = TypeVar("Given"), TypeVar("Answer")
+Group, Result = TypeVar("Group"), TypeVar("Result")
 
 
 def workers(texts: int) -> int:
-    """How many cores so many texts keep busy."""
+    """Return the number of cores that `texts` texts can use."""
     return max(1, min(cores(), texts))
 
 
 def balanced(rows: Sequence[int]) -> list[list[int]]:
-    """Numbers of texts, grouped for the cores so that each has about as many `rows`."""
+    """Return a group of text numbers for each core, so that all cores have about the same number of `rows`."""
     groups: list[tuple[int, int, list[int]]] = [(0, core, []) for core in range(workers(len(rows)))]
     for text in sorted(range(len(rows)), key=lambda text: -rows[text]):
         taken, core, texts = heappop(groups)
@@ -25,8 +25,8 @@ def balanced(rows: Sequence[int]) -> list[list[int]]:
     return [texts for _, _, texts in groups]
 
 
-def map_parallel(work: Callable[[Given], Answer], groups: Sequence[Given]) -> list[Answer]:
-    """Return `work` of each group, computed at the same time. An error is raised when all have ended."""
+def map_parallel(work: Callable[[Group], Result], groups: Sequence[Group]) -> list[Result]:
+    """Return `work(group)` of every group, computed in parallel. An error is raised after all groups have ended."""
     others = [_pool().submit(work, group) for group in groups[1:]]
     try:
         first = work(groups[0])

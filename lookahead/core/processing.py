@@ -1,4 +1,4 @@
-"""Logits of target and draft model before any test: repetition penalty, temperature, top-k, top-p; whether they are finite."""
+"""Process logits before a test: repetition penalty, temperature, top-k and top-p. Check that they are finite."""
 
 import math
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ from .tree import ancestors
 def process(
     settings: Settings, logits: torch.Tensor, context: Sequence[int], above: Sequence[Sequence[int]] = ((),)
 ) -> torch.Tensor:
-    """Logits [n, vocab] after penalty, temperature, top-k and top-p, in float32.
+    """Return logits [n, vocab] after penalty, temperature, top-k and top-p, in float32.
 
-    `above[i]` are the drafted tokens between the context and row i.
+    `above[i]` has the drafted tokens between the context and row i.
     """
     scores = logits.float()
     if settings.repetition_penalty != 1.0:
@@ -23,13 +23,13 @@ def process(
         for row, tokens in enumerate(above):
             if tokens:
                 seen[row].index_fill_(0, torch.tensor(tokens, device=scores.device), True)
-        punished = torch.where(scores < 0, scores * settings.repetition_penalty, scores / settings.repetition_penalty)
-        scores = torch.where(seen, punished, scores)
+        penalized = torch.where(scores < 0, scores * settings.repetition_penalty, scores / settings.repetition_penalty)
+        scores = torch.where(seen, penalized, scores)
     if settings.temperature > 0:
         scores = scores / settings.temperature
         if 0 < settings.top_k < scores.shape[-1]:
-            least = scores.topk(settings.top_k, dim=-1).values[:, -1:]
-            scores = scores.masked_fill(scores < least, -math.inf)
+            lowest = scores.topk(settings.top_k, dim=-1).values[:, -1:]
+            scores = scores.masked_fill(scores < lowest, -math.inf)
         if settings.top_p < 1.0:
             ordered, order = scores.sort(dim=-1, descending=True)
             beyond = ordered.softmax(-1).cumsum(-1) - ordered.softmax(-1) >= settings.top_p
@@ -38,7 +38,7 @@ def process(
 
 
 def above(draft: Draft) -> list[list[int]]:
-    """The drafted tokens that lead to each row of the pass, the root's (none) first."""
+    """Return the drafted tokens on the path to each row of the pass. The first entry is the root's and empty."""
     return [[]] + [[draft.tokens[r] for r in ancestors(draft.parents, i)] for i in range(draft.tested)]
 
 
@@ -49,6 +49,6 @@ def require_finite(logits: torch.Tensor, model: str) -> None:
 
 
 def not_finite(model: str) -> ModelError:
-    """The error of a model that returned NaN or infinite logits."""
+    """Return the error for a model with NaN or infinite logits."""
     hint = "no token can be chosen. Its weights may be damaged, or too large for this number format; try dtype float32."
     return ModelError(f"a logit of the {model}", math.nan, hint)

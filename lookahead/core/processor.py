@@ -1,4 +1,4 @@
-"""The processor: its name, and the cores that this process may use, within its container's limit."""
+"""The CPU: its name, and the number of cores that this process may use."""
 
 import os
 import platform
@@ -10,7 +10,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def name() -> str:
-    """The processor's name."""
+    """Return the name of the CPU."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
@@ -19,14 +19,14 @@ def name() -> str:
 
 
 def cores() -> int:
-    """Processor cores this process may use."""
-    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(here, container(CGROUP))
+    """Return the number of cores that this process may use."""
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(available, container(CGROUP))
 
 
 @lru_cache(maxsize=1)
 def container(root: Path) -> float:
-    """The cores of a container, rounded up; infinitely many if it is not limited."""
+    """Return the cores of a container, rounded up; infinity without a limit."""
     for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
         try:
             quota, period = (int(number) for name in names for number in (root / name).read_text().split())

@@ -1,7 +1,7 @@
 """`TableLM`: a language model without weights, for tests and experiments on the rules.
 
-Its logits are a pseudo-random function of the last `order` tokens. A wrong mask, parent or rollback changes them. If
-vocabulary and order are small, its distribution can be enumerated.
+Its logits are a pseudo-random function of the last `order` tokens. A wrong mask, parent or rollback changes them. Its
+distribution can be enumerated if vocabulary and order are small.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class TableLM:
         return logits
 
     def draft_chain(self, tokens: Sequence[int], request: object) -> None:
-        """Return None: nothing is compiled."""
+        """Return None: drafting in one call is not supported."""
 
     def draft_tree(self, tokens: Sequence[int], request: object, branches: int, rows: int) -> None:
-        """Return None: nothing is compiled."""
+        """Return None: drafting in one call is not supported."""
 
     def sync(self, context: Sequence[int]) -> list[int]:
         shared = 0
@@ -74,6 +74,6 @@ class TableLM:
 
 @lru_cache(maxsize=1 << 14)
 def _row(vocab: int, seed: int, spread: float, suffix: tuple[int, ...]) -> torch.Tensor:
-    """Logits [vocab] after the last tokens; not to be modified."""
+    """Return logits [vocab] after the last tokens. Callers must not modify them."""
     draws = random.Random(f"{seed}:{','.join(map(str, suffix))}")
     return torch.tensor([draws.gauss(0.0, spread) for _ in range(vocab)])

@@ -1,6 +1,6 @@
 """Text files for other programs: UTF-8, lines and CSV.
 
-Spreadsheets read a CSV file as UTF-8 only if it begins with a byte-order mark, and compute cells that begin like a formula.
+Spreadsheets read a CSV file as UTF-8 only if it begins with a byte-order mark. They compute cells that begin like a formula.
 """
 
 import csv
@@ -11,14 +11,14 @@ from typing import Any
 
 BYTE_ORDER_MARK = "\ufeff"
 LINE_END = re.compile("\r\n|\n|\r")
-# The first characters of a formula, in both widths. The apostrophe is among them so that one can always be removed.
+# The first characters of a formula, in both widths. The apostrophe is included, so that removing one always restores the text.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20", "'")
 
 
 def decoded(data: str | bytes) -> str:
-    """Return the text of a file, or of what was pasted, without its byte-order mark.
+    """Return the text of a file, or pasted text, without its byte-order mark.
 
-    Raises `UnicodeError` with a sentence for readers if the bytes are not UTF-8. UTF-16 often is valid UTF-8 with zeros.
+    Raises `UnicodeError` with a message for users if the bytes are not UTF-8. UTF-16 is often valid UTF-8 with zeros.
     """
     if isinstance(data, bytes):
         try:
@@ -31,17 +31,17 @@ def decoded(data: str | bytes) -> str:
 
 
 def lines(text: str) -> list[str]:
-    """Return the lines of a text without byte-order marks. LF, CRLF and CR end a line; JSON strings may have U+2028 and others."""
+    """Return the lines of a text without byte-order marks. LF, CRLF and CR end a line. Other separators may occur in JSON strings."""
     return [line.removeprefix(BYTE_ORDER_MARK) for line in LINE_END.split(text)]
 
 
 def cell(value: Any) -> Any:
-    """Return a value that no spreadsheet computes: text that begins like a formula gets an apostrophe, numbers stay."""
+    """Return a value that no spreadsheet computes. Text that begins like a formula gets an apostrophe; numbers do not change."""
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return rows as CSV (RFC 4180) with a head, and with guarded cells; `csv_file` makes a file of it."""
+    """Return rows as CSV (RFC 4180) with a header and guarded cells. `csv_file` returns the content of a file."""
     out = io.StringIO(newline="")
     table = csv.writer(out)
     table.writerows([cell(value) for value in row] for row in (columns, *rows))
@@ -49,5 +49,5 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def csv_file(text: str) -> str:
-    """Return the content of a CSV file, which is to be written as UTF-8 without translated line ends."""
+    """Return the content of a CSV file. Write it as UTF-8, without translation of line ends."""
     return BYTE_ORDER_MARK + text

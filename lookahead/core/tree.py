@@ -1,14 +1,14 @@
-"""The shape of a draft: depths, who sees whom, and root-to-leaf paths.
+"""The shape of a draft: depths, ancestors, attention masks and tries.
 
-A tree is a tuple of parents: `parents[i]` is the row that row i continues, -1 the root (the last accepted token). Parents come
-before children. Chains, candidate tries and draft trees have this one shape.
+A tree is a tuple of parents: `parents[i]` is the row that row i continues, or -1 for the root (the last accepted token).
+Parents come before children. Chains, candidate tries and draft trees have this one shape.
 """
 
 from collections.abc import Sequence
 
 
 def depths(parents: Sequence[int]) -> list[int]:
-    """Distance of each row from the root; a child of the root has depth 1."""
+    """Return the distance of each row from the root. A child of the root has depth 1."""
     out: list[int] = []
     for parent in parents:
         out.append(1 if parent < 0 else out[parent] + 1)
@@ -16,7 +16,7 @@ def depths(parents: Sequence[int]) -> list[int]:
 
 
 def ancestors(parents: Sequence[int], row: int) -> list[int]:
-    """The rows from the root down to `row`, which is included."""
+    """Return the rows on the path from the root to `row`, with `row`."""
     path = []
     while row >= 0:
         path.append(row)
@@ -25,7 +25,7 @@ def ancestors(parents: Sequence[int], row: int) -> list[int]:
 
 
 def ancestor_mask(parents: Sequence[int]) -> list[list[bool]]:
-    """`mask[i][j]` is True when row i may look at row j: j is i or an ancestor of i."""
+    """Return a mask: `mask[i][j]` is True if row i attends to row j, because j is i or an ancestor of i."""
     mask: list[list[bool]] = []
     for i, parent in enumerate(parents):
         row = list(mask[parent]) if parent >= 0 else [False] * len(parents)
@@ -35,7 +35,7 @@ def ancestor_mask(parents: Sequence[int]) -> list[list[bool]]:
 
 
 def children(parents: Sequence[int]) -> list[list[int]]:
-    """The children of every node, elder first. Entry 0 is the root's; entry i + 1 is row i's."""
+    """Return the children of every node in row order. Entry 0 is the root's; entry i + 1 is row i's."""
     out: list[list[int]] = [[] for _ in range(len(parents) + 1)]
     for row, parent in enumerate(parents):
         out[parent + 1].append(row)
@@ -43,19 +43,19 @@ def children(parents: Sequence[int]) -> list[list[int]]:
 
 
 def is_chain(parents: Sequence[int]) -> bool:
-    """Whether every row continues the row before it."""
+    """Return whether every row continues the row before it."""
     return [*parents] == [*range(-1, len(parents) - 1)]
 
 
 def branch_count(parents: Sequence[int]) -> int:
-    """How many root-to-leaf paths there are; 1 without rows."""
+    """Return the number of root-to-leaf paths; 1 without rows."""
     return max(1, len(parents) - len({parent for parent in parents if parent >= 0}))
 
 
 def trie(candidates: Sequence[Sequence[int]], rows: int) -> tuple[list[int], list[int], list[tuple[int, int]]]:
-    """Merge candidate continuations into one tree of at most `rows` rows: (tokens, parents, origins).
+    """Merge candidate continuations into one tree of at most `rows` rows; return (tokens, parents, origins).
 
-    The first candidate is a chain of the first rows. `origins[i]` is the (candidate, place in it) of row i.
+    The first rows are the chain of the first candidate. `origins[i]` is the (candidate, index in it) of row i.
     """
     tokens: list[int] = []
     parents: list[int] = []
@@ -63,7 +63,7 @@ def trie(candidates: Sequence[Sequence[int]], rows: int) -> tuple[list[int], lis
     index: dict[tuple[int, int], int] = {}
     for c, candidate in enumerate(candidates):
         node = -1
-        for place, token in enumerate(candidate):
+        for position, token in enumerate(candidate):
             row = index.get((node, token))
             if row is None:
                 if len(tokens) >= rows:
@@ -71,6 +71,6 @@ def trie(candidates: Sequence[Sequence[int]], rows: int) -> tuple[list[int], lis
                 row = index[node, token] = len(tokens)
                 tokens.append(token)
                 parents.append(node)
-                origins.append((c, place))
+                origins.append((c, position))
             node = row
     return tokens, parents, origins

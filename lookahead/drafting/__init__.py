@@ -23,13 +23,13 @@ DRAFTERS: dict[str, type[Drafter]] = {
 
 
 def level_rows(options: Mapping[str, Any]) -> dict[str, int]:
-    """Rows of a draft model's pass for one more level of a draft, by source, for a lane with these options."""
+    """Return the rows of a draft model's pass for one more level of a draft, by source, in a lane with these options."""
     by_source = {name: drafter.level_rows(options) for name, drafter in DRAFTERS.items()}
     return {name: rows for name, rows in by_source.items() if rows}
 
 
 def drafter_with(draft_model: str) -> type[Drafter]:
-    """The first strategy for a kind of trained head, or for another draft model that only its own strategies use."""
+    """Return the first strategy whose `draft_model` is this one, such as a kind of trained head."""
     return next(drafter for drafter in DRAFTERS.values() if drafter.draft_model == draft_model)
 
 

@@ -1,30 +1,30 @@
-"""An online suffix automaton with counts (Blumer et al. 1985): what followed the end of the text before, and how often.
+"""An online suffix automaton (Blumer et al. 1985) that counts the tokens that followed earlier occurrences of the text's end.
 
-A state stands for all strings with the same end positions. A token is added in constant amortized time. The longest earlier
-occurrence of the text's end is one link away.
+A state represents all strings with the same end positions. A token is added in constant amortized time. One link leads
+from the whole text to its longest suffix that occurred earlier.
 """
 
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
-MOST_LINKS = 32  # endings of the text that are counted, the longest first
-# A match of n tokens continues with odds of n to 1, at its first token of n to this. Of 3,000 matches that had been seen once,
-# 47 % of two tokens continued, 55 of three, 71 of four, 75 of five to eight.
+MOST_LINKS = 32  # suffixes of the text that are counted, the longest first
+# A match of n tokens continues with odds of n to 1, and at its first token with odds of n to `UNPROVEN`. In 3,000 matches that
+# occurred once before, 47% of those of two tokens continued, 55% of three, 71% of four, and 75% of five to eight.
 UNPROVEN = 2
 
 
 def doubt(depth: int) -> int:
-    """The odds against a match's token at this depth, against the match's length."""
+    """Return d in the odds n : d that a match of n tokens continues with its token at this depth."""
     return 1 if depth else UNPROVEN
 
 
 class SuffixAutomaton:
-    """States are whole numbers; 0 is the empty string."""
+    """The automaton of one or several texts. States are whole numbers; 0 is the empty string."""
 
     def __init__(self):
         self._next: list[dict[int, int]] = [{}]  # by state: token -> state
-        self._counts: list[dict[int, int]] = [{}]  # by state: token -> how often it followed
-        self._followed = [0]  # by state: how often anything followed
+        self._counts: list[dict[int, int]] = [{}]  # by state: token -> number of times that it followed
+        self._followed = [0]  # by state: number of tokens that followed
         self._link, self._length = [-1], [0]
         self._last = 0  # the state of the whole text
 
@@ -40,7 +40,7 @@ class SuffixAutomaton:
             self._last = self._step(token)
 
     def _count(self, token: int) -> None:
-        """Count the token after the longest endings of the text."""
+        """Count the token after the longest suffixes of the text."""
         state = self._last
         for _ in range(MOST_LINKS):
             if state < 0:
@@ -51,9 +51,9 @@ class SuffixAutomaton:
 
     def _step(self, token: int) -> int:
         last = state = self._last
-        known = self._next[last].get(token)
-        if known is not None:  # only after a break: this text begins as another did
-            return self._split(last, token, known)
+        existing = self._next[last].get(token)
+        if existing is not None:  # only after `break_off`, if this text begins with the same tokens as an earlier one
+            return self._split(last, token, existing)
         new = self._add(self._length[last] + 1)
         while state >= 0 and token not in self._next[state]:
             self._next[state][token] = new
@@ -71,7 +71,7 @@ class SuffixAutomaton:
         return len(self._length) - 1
 
     def _split(self, state: int, token: int, target: int) -> int:
-        """The state of `state`'s longest string and `token`; a copy of `target` if that stands for longer strings too."""
+        """Return the state of `state`'s longest string plus `token`: `target`, or a copy if `target` also has longer strings."""
         length = self._length[state] + 1
         if self._length[target] == length:
             return target
@@ -84,12 +84,12 @@ class SuffixAutomaton:
             state = self._link[state]
         return copy
 
-    def seen(self) -> tuple[int, int]:
-        """(state, length) of the longest ending of the text that something has followed; (0, 0) for none."""
+    def longest_match(self) -> tuple[int, int]:
+        """Return (state, length) of the text's longest suffix with a continuation, or (0, 0)."""
         return self._continued(self._link[self._last])
 
     def _continued(self, state: int) -> tuple[int, int]:
-        """(state, length) of the longest ending of a state's strings that something has followed; (0, 0) for none."""
+        """Return (state, length) of the longest suffix of a state's strings with a continuation, or (0, 0)."""
         while state > 0 and not self._followed[state]:
             state = self._link[state]
         return (state, self._length[state]) if state > 0 else (0, 0)
@@ -97,18 +97,18 @@ class SuffixAutomaton:
     def continuations(
         self, shortest: int, reach: int, longest: int, rows: int, candidates: int
     ) -> tuple[list[int], list[int], list[float]] | None:
-        """What followed the longest earlier ending of the text, as a tree: tokens, parents (-1: the text's end) and chances.
+        """Return the continuations of the text's longest suffix as a tree: tokens, parents (-1: the text's end), chances.
 
-        A chance is that of a row if its parent is accepted. Rows are in the order of their chance to be reached, at most
-        `rows`, `candidates` below each. The depth is at most `longest`, and `reach` times the ending's length. Returns None
-        if the ending has fewer than `shortest` tokens.
+        A chance is the probability that a row is accepted if its parent is. Rows are sorted by their probability to be
+        reached. There are at most `rows` rows, with at most `candidates` children each. The depth is at most `longest`, and
+        `reach` times the suffix's length. Returns None if the suffix has fewer than `shortest` tokens.
         """
-        state, matched = self.seen()
+        state, matched = self.longest_match()
         if matched < max(shortest, 1):
             return None
         deepest = min(longest, reach * matched)
         tokens, parents, chances = [], [], []
-        offers: list[tuple[float, int, int, int, int, int, float]] = []  # the likeliest first, then the earliest
+        offers: list[tuple[float, int, int, int, int, int, float]] = []  # by probability, then in order of insertion
         rank, row, depth, reached = 0, -1, 0, 1.0
         while True:
             state, length = self._continued(state) if depth < deepest else (0, 0)

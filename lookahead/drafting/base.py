@@ -1,7 +1,7 @@
-"""The base of all strategies: a drafter gets the text so far and proposes a draft.
+"""The base class of all strategies: a drafter reads the text so far and proposes a draft.
 
-A drafter may keep state between passes. The context may have grown by any number of tokens since its last draft. The loop
-decides how long a draft may be, and which of its rows are verified.
+A drafter may keep state between passes. Between two drafts the context may grow by any number of tokens. The draft length
+policy limits the length of a draft and selects the rows that are verified.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from ..core.accept import Rule
 
 MOST_ROWS = 64
-# Techniques that other engines have too: what a method is compared with in the bench (`Drafter.technique`).
+# Techniques of other engines with which the bench compares a method (`Drafter.technique`).
 NO_DRAFT, DRAFT_MODEL, EAGLE, LOOKUP = "no draft", "draft model", "EAGLE", "lookup"
-HEAD_TOKENS = 2.4  # `expected_tokens` of a trained head: it was trained on the hidden states of its target
+HEAD_TOKENS = 2.4  # `expected_tokens` of a trained head, which was trained on the hidden states of its target
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a drafter may use: the acceptance rule, a draft model if it needs one, and measured costs.
+    """The resources of a drafter: the acceptance rule, a draft model if it needs one, and measured costs.
 
     `pass_s(rows, branches)` returns the seconds of a target pass; `costs` are those of the draft model.
     """
@@ -41,26 +41,26 @@ class Resources:
 
 
 class Drafter(ABC):
-    """Base of the strategies. `propose` is mandatory, and `observe` if the drafter learns from the target's logits.
+    """The base class of the strategies. A subclass defines `propose`, and `observe` if it uses the target's logits.
 
-    The loop sets `policy` before `start`.
+    The loop sets `policy` before it calls `start`.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    needs_draft: ClassVar[bool] = False  # whether it uses a draft model or a trained head
-    draft_model: ClassVar[str | None] = None  # the only draft model it works with; None leaves the choice to the caller
-    accepts_head: ClassVar[bool] = False  # whether a trained head may stand in for the draft model
+    needs_draft: ClassVar[bool] = False  # whether it drafts with a draft model or a trained head
+    draft_model: ClassVar[str | None] = None  # the only draft model that it accepts; None for any
+    accepts_head: ClassVar[bool] = False  # whether a trained head may replace the draft model
     in_hybrid: ClassVar[bool] = False  # whether `hybrid` uses this strategy with its `draft_model`
-    composite: ClassVar[bool] = False  # whether it has several sources, and asks the policy for the limit of each
-    candidate: ClassVar[bool] = True  # whether `decide` measures it if no methods are named
-    technique: ClassVar[str | None] = None  # what the bench compares it with in other engines; None: with nothing
-    expected_tokens: ClassVar[float] = EXPECTED_TOKENS  # per pass, before the first one
+    composite: ClassVar[bool] = False  # whether it has several sources, each with its own limit
+    candidate: ClassVar[bool] = True  # whether `decide` measures it by default
+    technique: ClassVar[str | None] = None  # technique of other engines to compare with in the bench
+    expected_tokens: ClassVar[float] = EXPECTED_TOKENS  # initial estimate of tokens per pass
     policy: DraftPolicy
 
     @dataclass(frozen=True, slots=True)
     class Options:
-        """Settings of this strategy alone."""
+        """The options of this strategy."""
 
     def __init__(self, resources: Resources, options: Any):
         self.rule, self.lm, self.pass_s, self.options = resources.rule, resources.draft, resources.pass_s, options
@@ -68,43 +68,43 @@ class Drafter(ABC):
 
     @classmethod
     def level_rows(cls, options: Mapping[str, Any]) -> int:
-        """Rows of the draft model's pass for one more level of a draft; 0 without a draft model."""
+        """Return the rows of the draft model's pass for one more level of a draft; 0 without a draft model."""
         return 1 if cls.needs_draft and not cls.composite else 0
 
     @classmethod
     def text_only(cls) -> bool:
-        """Whether it drafts from the text alone, so that its passes can be recomputed from a recording."""
+        """Return whether it drafts from the text alone, so that its passes can be recomputed from a recording."""
         return not cls.needs_draft and cls.observe is Drafter.observe
 
     @classmethod
     def fitted(cls, deciding: PassCosts, measured: PassCosts) -> tuple[str, str] | None:
-        """What this strategy sets by the pass costs of a machine: its name and value in words; None if nothing."""
+        """Return the label and the value of a setting that depends on the machine's pass costs; None without such a setting."""
         return None
 
     def sources(self) -> Mapping[str, DraftCost]:
-        """What drafts cost, by source; a source that is not named looks its tokens up."""
+        """Return the costs of drafts by source. A source without an entry looks its tokens up."""
         rows = self.level_rows(asdict(self.options)) if self._costs else 0
         if not rows:
             return {}
         return {self.name: DraftCost(self._costs.level_s(rows), self._costs.switch_s(1), self.expected_tokens)}
 
     def start(self, context: Sequence[int]) -> None:  # noqa: B027 (optional)
-        """Read the prompt. This counts as prefill, not as drafting."""
+        """Read the prompt. Its time counts as prefill, not as drafting."""
 
     @abstractmethod
     def propose(self, context: Sequence[int], limit: int) -> Draft:
-        """Propose a draft after `context`, at most `limit` tokens deep; `limit` is at least 1."""
+        """Return a draft after `context` with a depth of at most `limit` tokens. `limit` is at least 1."""
 
     def observe(self, draft: Draft, logits: torch.Tensor, context: Sequence[int]) -> None:  # noqa: B027 (optional)
-        """Learn from the target's logits [1 + rows, vocab] for a draft, and from the context after it. Counts as drafting."""
+        """Use the target's logits [1 + rows, vocab] for a draft, and the context after it. The time counts as drafting."""
 
 
 def rows_looked_up(longest: int) -> int:
-    """Most rows of a looked-up draft of at most `longest` tokens in a chain: leaves room for second choices."""
+    """Return the most rows of a looked-up draft of depth `longest`: twice as many, because of alternatives."""
     return min(2 * longest, MOST_ROWS)
 
 
 def check_range(options: Any, **ranges: tuple[int, int]) -> None:
-    """Raise `SettingsError` unless these options are whole numbers within their ranges."""
+    """Raise `SettingsError` unless these options are whole numbers in their ranges."""
     for name, (low, high) in ranges.items():
         whole_number(name, getattr(options, name), low, high)

@@ -1,7 +1,7 @@
 """draft: a chain from a small model with the same vocabulary (Leviathan et al. 2023; Chen et al. 2023).
 
-The draft model keeps its own cache, and `sync` finds what it has read of the text. The acceptance rule picks tokens: the
-most likely one, one with shared noise, or a sample from q. The chain ends early if confidence makes one more token a loss.
+The draft model has its own cache, and `sync` returns the tokens that are not in it. The acceptance rule picks each token: the
+most likely one, one with shared noise, or a sample from q. The chain ends early if one more token would cost time.
 """
 
 from ..core.events import EMPTY, Draft
@@ -22,7 +22,7 @@ class DraftModel(Drafter):
             self.lm.extend(unread)
 
     def longest(self, context, limit: int) -> int:
-        """The limit, or less: the model drafts nothing beyond its own context, which may be shorter than the target's."""
+        """Return the limit, or less if the model's own context ends before the target's."""
         return min(limit, self.lm.longest, self.lm.context_length + 1 - len(context))
 
     def propose(self, context, limit):
@@ -31,8 +31,8 @@ class DraftModel(Drafter):
             return EMPTY
         stop, picks, reach, text = self.policy.stop_rule(self.name), [], 1.0, list(context)
         while len(picks) < longest and not (picks and stop.stops(reach, len(picks))):
-            rest, after = longest - len(picks), stop.after(len(picks))
-            for pick in draft_tokens(self.lm, self.rule, unread, text, rest, after, reach):
+            remaining, after = longest - len(picks), stop.after(len(picks))
+            for pick in draft_tokens(self.lm, self.rule, unread, text, remaining, after, reach):
                 picks.append(pick)
                 text.append(pick.token)
                 reach *= pick.chance

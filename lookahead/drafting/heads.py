@@ -1,4 +1,4 @@
-"""Strategies with a trained head that reads the target's hidden states. They draft as `draft.py` and `tree.py` do."""
+"""Strategies with a trained head that reads the target's hidden states. They extend `draft.py` and `tree.py`."""
 
 from .base import EAGLE, HEAD_TOKENS
 from .draft import DraftModel
@@ -6,7 +6,7 @@ from .tree import Tree
 
 
 class Medusa(DraftModel):
-    """A token of each head, as a chain (Cai et al. 2024). A head does not read the tokens that earlier heads drafted."""
+    """A chain with one token from each head (Cai et al. 2024). A head does not read the tokens of earlier heads."""
 
     name = "medusa"
     summary = "drafts with one small head per token"
@@ -36,9 +36,9 @@ class EagleTree(Tree):
 
 
 class Block(DraftModel):
-    """A chain from the slots of a block, which is drafted in one pass (DFlash, Chen et al. 2026; DSpark, DeepSpec 2026).
+    """A chain from the slots of a block that is drafted in one pass (DFlash, Chen et al. 2026; DSpark, DeepSpec 2026).
 
-    Slots are filled from left to right: the head's Markov part adds a bias that depends on the token before.
+    Slots are filled from left to right. The head's Markov part adds a bias that depends on the previous token.
     """
 
     name = "block"
@@ -50,7 +50,7 @@ class Block(DraftModel):
 
 
 class BlockTree(Tree):
-    """A top-b tree from the slots of a block (JetSpec 2026). Each path has the Markov part's bias for its own tokens."""
+    """A top-b tree from the slots of a block (JetSpec 2026). The Markov part adds a bias for each path."""
 
     name = "block-tree"
     summary = "drafts a tree of a block's likeliest tokens"

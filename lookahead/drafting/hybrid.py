@@ -1,7 +1,7 @@
-"""hybrid: looks tokens up if the text repeats itself, else drafts with a small model or a trained head.
+"""hybrid: look tokens up if the text repeats itself, else draft with a small model or a trained head.
 
-The one with more expected tokens per second proposes, by the policy's history of both. If the model drafts trees, both drafts
-become one tree.
+The policy estimates the tokens per second of both sources, and the faster source drafts. If the model drafts trees, the two
+drafts are merged into one tree.
 """
 
 from math import prod
@@ -11,11 +11,11 @@ from .base import Drafter
 from .suffix import Suffix
 from .tree import Tree
 
-LEAST_LEFT = 0.01  # of a chance, for all tokens that a drafter does not name
+LEAST_REMAINDER = 0.01  # least probability of all tokens that a drafter does not propose
 
 
 class Hybrid(Drafter):
-    """Suffix matches first, a draft model or a trained head otherwise."""
+    """Suffix matches, else a draft model or a trained head."""
 
     name = "hybrid"
     summary = "drafts from earlier text if it repeats, else from a small model"
@@ -44,7 +44,7 @@ class Hybrid(Drafter):
             return looked_up
         drafted = self._proposal(self._model, context, limit)
         if drafted and looked_up and isinstance(self._model, Tree):
-            return joined(drafted, looked_up)
+            return merge_drafts(drafted, looked_up)
         return drafted or looked_up
 
     def _proposal(self, part: Drafter, context, limit: int) -> Draft:
@@ -52,38 +52,38 @@ class Hybrid(Drafter):
         return part.propose(context, limit) if limit > 0 else EMPTY
 
 
-def joined(draft: Draft, other: Draft) -> Draft:
-    """Both as one tree. A row that both have belongs to the drafter with the higher confidence."""
+def merge_drafts(draft: Draft, other: Draft) -> Draft:
+    """Return both drafts as one tree. The source of a common row is the drafter with the higher confidence."""
     tokens, parents, sources = map(list, (draft.tokens, draft.parents, draft.sources))
-    of_draft, of_second = dict(enumerate(draft.chances)), {}
-    rows = {place: row for row, place in enumerate(zip(parents, tokens, strict=True))}
-    of_other = {-1: -1}  # rows of `other` here
+    chances, other_chances = dict(enumerate(draft.chances)), {}
+    rows = {parent_and_token: row for row, parent_and_token in enumerate(zip(parents, tokens, strict=True))}
+    new_rows = {-1: -1}  # row of `other` -> row of the merged tree
     for i, (token, parent, source, chance) in enumerate(
         zip(other.tokens, other.parents, other.sources, other.chances, strict=True)
     ):
-        row = of_other[i] = rows.setdefault((of_other[parent], token), len(tokens))
-        of_second[row] = chance
+        row = new_rows[i] = rows.setdefault((new_rows[parent], token), len(tokens))
+        other_chances[row] = chance
         if row == len(tokens):
             tokens.append(token)
-            parents.append(of_other[parent])
+            parents.append(new_rows[parent])
             sources.append(source)
-        elif chance > of_draft[row]:
+        elif chance > chances[row]:
             sources[row] = source
-    return Draft(tuple(tokens), tuple(parents), None, tuple(sources), weighed(parents, of_draft, of_second))
+    return Draft(tuple(tokens), tuple(parents), None, tuple(sources), combine_chances(parents, chances, other_chances))
 
 
-def weighed(parents: list[int], *witnesses: dict[int, float]) -> tuple[float, ...]:
-    """The chance of every row of a tree, from the chances that two independent drafters give by row.
+def combine_chances(parents: list[int], *estimates: dict[int, float]) -> tuple[float, ...]:
+    """Return the chance of every row of a tree, from the estimates of two independent drafters by row.
 
-    If both name tokens after a row, a token's chance is proportional to the product of the two. A drafter that does not name
-    the token counts with what its chances leave.
+    If both propose children of a row, a child's chance is proportional to the product of both estimates. If a drafter does
+    not propose a child, its estimate is the probability that its proposals leave.
     """
-    chances = witnesses[1] | witnesses[0]
-    for parent in set.intersection(*({parents[row] for row in witness} for witness in witnesses)):
+    chances = estimates[1] | estimates[0]
+    for parent in set.intersection(*({parents[row] for row in estimate} for estimate in estimates)):
         below = [row for row, above in enumerate(parents) if above == parent]
-        parts = [{row: witness[row] for row in below if row in witness} for witness in witnesses]
-        rests = [max(LEAST_LEFT, 1 - sum(part.values())) for part in parts]
-        weights = [prod(part.get(row, rest) for part, rest in zip(parts, rests, strict=True)) for row in below]
-        total = sum(weights) + prod(rests)
+        parts = [{row: estimate[row] for row in below if row in estimate} for estimate in estimates]
+        remainders = [max(LEAST_REMAINDER, 1 - sum(part.values())) for part in parts]
+        weights = [prod(part.get(row, left) for part, left in zip(parts, remainders, strict=True)) for row in below]
+        total = sum(weights) + prod(remainders)
         chances.update((row, weight / total) for row, weight in zip(below, weights, strict=True))
     return tuple(chances[row] for row in range(len(parents)))

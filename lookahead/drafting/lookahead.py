@@ -1,7 +1,7 @@
-"""lookahead: Jacobi iterations in a window, and the n-grams they find (Fu et al. 2024, arXiv 2402.02057).
+"""lookahead: a window of Jacobi iterations and a pool of n-grams from it (Fu et al. 2024, arXiv 2402.02057).
 
-Every pass computes the next token of each trajectory in the window; trajectory and token form an n-gram, which goes into a
-pool. The same pass verifies the pool's n-grams that begin with the text's last token. Drafting costs rows, and no draft model.
+Every pass computes the next token of each trajectory in the window. Trajectory and token form an n-gram, which is added to a
+pool. The same pass verifies the pool's n-grams that begin with the text's last token. Drafting costs rows, but needs no model.
 """
 
 from dataclasses import dataclass
@@ -13,26 +13,26 @@ from ..core.tree import trie
 from .base import Drafter, check_range
 from .jacobi import JacobiWindow, NGramPool
 
-MOST_COST = 1.6  # passes that a pass with a window of our own choosing may cost
-POOL = "pool"  # the source of n-grams that are drafted without a window
+MOST_COST = 1.6  # highest cost of a pass with an automatic window, in one-row passes
+POOL = "pool"  # source of n-grams that are drafted without a window
 POOL_CONFIDENCE = 0.5
-SHAPES = ((2, 3), (3, 3), (5, 3), (5, 4), (7, 5), (10, 5), (15, 5))  # (window = guesses, ngram), by rows
+SHAPES = ((2, 3), (3, 3), (5, 3), (5, 4), (7, 5), (10, 5), (15, 5))  # (window = guesses, ngram), in order of rows
 
 
 class Lookahead(Drafter):
-    """Window, pool, and both branches in one pass."""
+    """A window and a pool; one pass computes both branches."""
 
     name = "lookahead"
     summary = "drafts with a Jacobi window and a pool of n-grams"
     candidate = False
     composite = True
-    expected_tokens = 1.7  # a window finds few n-grams at first
+    expected_tokens = 1.7  # a window produces few n-grams at first
 
     @dataclass(frozen=True, slots=True)
     class Options:
-        """W `window` columns, N `ngram` tokens, G `guesses` verified a pass; 0 leaves it to this machine's costs.
+        """W `window` columns, N `ngram` tokens, G verified `guesses` per pass. 0 selects a value by this machine's costs.
 
-        `seed_prompt` puts the prompt's own n-grams into the pool.
+        `seed_prompt` adds the n-grams of the prompt to the pool.
         """
 
         window: int = 0
@@ -49,7 +49,7 @@ class Lookahead(Drafter):
         self._window = JacobiWindow(options.window or columns, max(2, options.ngram or n))
         self._pool = NGramPool(options.guesses or self._window.columns)
         self._pass = 0  # number of the pass, from 1
-        self._passes_due = 0  # for which the window stays, whatever the policy says
+        self._passes_due = 0  # next passes that keep the window, independent of the policy
 
     @classmethod
     def fitted(cls, deciding, measured):
@@ -57,8 +57,8 @@ class Lookahead(Drafter):
         window, (most, longest) = 1 + 2 * columns * (n - 1), SHAPES[-1]
         cost = decimal(measured.pass_s(window, 1 + columns) / measured.pass_s(1))
         return f"{cls.name}'s window", (
-            f"W = {columns}, N = {n}, G = {columns}: {window} rows, {cost} one-row passes; it must emit more tokens per pass "
-            f"than that. Where rows are nearly free, as on a large GPU: W = {most}, N = {longest}, G = {most}"
+            f"W = {columns}, N = {n}, G = {columns}: {window} rows cost {cost} one-row passes. To gain time, a pass must emit "
+            f"more tokens than that. If rows are nearly free, as on a large GPU: W = {most}, N = {longest}, G = {most}"
         )
 
     def sources(self):
@@ -80,7 +80,7 @@ class Lookahead(Drafter):
         cut = [tokens[: length or limit] for tokens, _ in guesses]
         tokens, parents, origins = trie(cut, rows=len(guesses) * (self._window.n - 1))
         ngram_origins = [guesses[guess][1] for guess, _ in origins]
-        if not looks_ahead:  # what the window has found costs next to nothing
+        if not looks_ahead:  # n-grams of earlier windows cost almost nothing
             sources, chances = (POOL,) * len(tokens), tuple(POOL_CONFIDENCE / (1 + guess) for guess, _ in origins)
             return Draft(tuple(tokens), tuple(parents), None, sources, chances, 0, tuple(ngram_origins))
         window_tokens, window_parents = self._window.rows(first=len(tokens))
@@ -89,11 +89,11 @@ class Lookahead(Drafter):
         return Draft(tokens, parents, None, (self.name,) * len(tokens), (), len(window_tokens), tuple(ngram_origins))
 
     def _looks_ahead(self, length: int, limit: int) -> bool:
-        """Whether the window is in this pass. Once begun it stays until it was full, because it finds nothing before."""
+        """Return whether this pass has the window. It stays until it is full, because only a full window produces n-grams."""
         if length and not self._passes_due:
             self._passes_due = self._window.n
         self._passes_due = max(0, self._passes_due - 1)
-        if limit < self._window.columns + self._window.n:  # what it would find now comes too late
+        if limit < self._window.columns + self._window.n:  # its n-grams would come after the end of the text
             self._window.close()
             self._passes_due = 0
         if length or self._passes_due:
@@ -109,7 +109,7 @@ class Lookahead(Drafter):
 
 
 def choose(pass_s) -> tuple[int, int]:
-    """(window, ngram) with the most rows whose pass this machine bears: a small one on a CPU, a large one on a GPU."""
+    """Return the (window, ngram) with the most rows whose pass costs at most `MOST_COST` one-row passes."""
     best = SHAPES[0]
     for columns, n in SHAPES:
         rows = 1 + 2 * columns * (n - 1)  # window and guesses

@@ -1,4 +1,4 @@
-"""naive: drafts nothing. The baseline is the same loop with an empty draft, so both lanes have the same overhead."""
+"""naive: the baseline without drafts. It runs in the same loop, so all lanes have the same overhead."""
 
 from ..core.events import EMPTY
 from .base import NO_DRAFT, Drafter

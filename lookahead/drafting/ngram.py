@@ -1,7 +1,7 @@
-"""ngram: look up the last tokens in the text so far, and draft what followed (Saxena 2023; LLMA, Yang et al. 2023).
+"""ngram: look up the last tokens in the text so far, and draft their continuation (Saxena 2023; LLMA, Yang et al. 2023).
 
-An index maps every n-gram to the places where it ended. A new token adds one entry per length, so the cost of a pass does
-not grow with the text. The longest match comes first, then the most recent; different continuations become a trie.
+An index maps every n-gram to its end positions. A new token adds one entry per length, so the cost of a pass does not grow
+with the text. Longer matches have priority, then more recent ones. Different continuations are merged into a trie.
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from ..core.tree import trie
 from .automaton import doubt
 from .base import LOOKUP, Drafter, check_range, rows_looked_up
 
-MOST_PLACES = 8  # where an n-gram ended: the most recent ones are looked at
-MOST_LENGTH = 64  # tokens of a match that are counted
+MOST_POSITIONS = 8  # most recent end positions of an n-gram that are searched
+MOST_LENGTH = 64  # longest match that is counted, in tokens
 
 
 class NGram(Drafter):
-    """Longest-suffix lookup, several candidates."""
+    """Longest-suffix lookup with several candidates."""
 
     name = "ngram"
     summary = "drafts from earlier text"
@@ -25,7 +25,7 @@ class NGram(Drafter):
 
     @dataclass(frozen=True, slots=True)
     class Options:
-        """`shortest` and `longest` match in tokens; at most `candidates` continuations a pass."""
+        """The `shortest` and `longest` match in tokens, and at most `candidates` continuations per pass."""
 
         shortest: int = 2
         longest: int = 6
@@ -38,11 +38,11 @@ class NGram(Drafter):
 
     def __init__(self, resources, options):
         super().__init__(resources, options)
-        self._ends: dict[tuple[int, ...], list[int]] = {}  # by n-gram: the places after it, in order
-        self._indexed = 0  # the n-grams that end within so many tokens are in the index
+        self._ends: dict[tuple[int, ...], list[int]] = {}  # by n-gram: the positions after it, in order
+        self._indexed = 0  # tokens of the text whose n-grams are in the index
 
     def start(self, context):
-        """Index every n-gram that ends before the last token: the last has no continuation yet."""
+        """Index every n-gram that ends before the last token. An n-gram at the end has no continuation yet."""
         for end in range(self._indexed + 1, len(context)):
             for n in range(self.options.shortest, min(self.options.longest, end) + 1):
                 self._ends.setdefault(tuple(context[end - n : end]), []).append(end)
@@ -57,18 +57,18 @@ class NGram(Drafter):
         lengths, chances, drafted_after = [*matches.values()], [], set()
         for parent, (candidate, depth) in zip(parents, origins, strict=True):
             length = lengths[candidate] + depth
-            chance = length / (length + doubt(depth))  # the longer the match, the likelier it continues
-            second = parent in drafted_after  # a better match drafted another token in its place
+            chance = length / (length + doubt(depth))  # a longer match is more likely to continue
+            second = parent in drafted_after  # a better match drafted another token at this position
             chances.append((1 - chance) / 2 if second else chance)
             drafted_after.add(parent)
         return Draft(tuple(tokens), tuple(parents), None, (self.name,) * len(tokens), tuple(chances))
 
     def _matches(self, context, longest) -> dict[tuple[int, ...], int]:
-        """Different continuations of at most `longest` tokens, with the length of their match, the best first."""
+        """Return different continuations of at most `longest` tokens with the length of their match, best first."""
         matches: dict[tuple[int, ...], int] = {}
         for n in range(min(self.options.longest, len(context)), self.options.shortest - 1, -1):
-            places = self._ends.get(tuple(context[-n:]), ())[-MOST_PLACES:]
-            for length, end in sorted(((_matched(context, end), end) for end in places), reverse=True):
+            ends = self._ends.get(tuple(context[-n:]), ())[-MOST_POSITIONS:]
+            for length, end in sorted(((_matched(context, end), end) for end in ends), reverse=True):
                 continuation = _continued(context, end, length, longest)
                 if not any(better[: len(continuation)] == continuation for better in matches):
                     matches[continuation] = length
@@ -78,7 +78,7 @@ class NGram(Drafter):
 
 
 def _matched(context, end) -> int:
-    """How many tokens before `end` equal the text's last ones."""
+    """Return the number of tokens before `end` that equal the last tokens of the text."""
     length, most = 0, min(end, MOST_LENGTH)
     while length < most and context[end - 1 - length] == context[-1 - length]:
         length += 1
@@ -86,7 +86,7 @@ def _matched(context, end) -> int:
 
 
 def _continued(context, end, length, longest) -> tuple[int, ...]:
-    """What followed at `end`; repeated to the full length if the text has begun to repeat itself."""
+    """Return the continuation at `end`. If the text repeats itself, the continuation is repeated to the full length."""
     tokens = tuple(context[end : end + longest])
     if length < len(tokens) or len(tokens) == longest:
         return tokens

@@ -6,7 +6,7 @@ from .draft import DraftModel
 class SelfDraft(DraftModel):
     """A chain from the target's first layers (Draft & Verify, Zhang et al. 2024; LayerSkip, Elhoushi et al. 2024).
 
-    The layers are shared, the cache is not. `model/layer_skip.py` chooses how many layers.
+    The layers are shared with the target, the cache is not. `model/layer_skip.py` chooses the number of layers.
     """
 
     name = "self"

@@ -1,6 +1,6 @@
 """suffix: the text so far as a suffix automaton with counts (SuffixDecoding, Oliaro et al. 2024).
 
-What followed the longest ending that occurred before becomes a tree, the most frequent continuations first. A longer match
+The continuations of the longest suffix that occurred before are drafted as a tree, the most frequent first. A longer match
 gives a deeper draft. Earlier outputs can be added (`earlier`).
 """
 
@@ -22,8 +22,8 @@ class Suffix(Drafter):
 
     @dataclass(frozen=True, slots=True)
     class Options:
-        """A match has at least `shortest` tokens; its draft is at most `reach` times as deep. A row has at most `candidates`
-        children. `earlier` are texts (lists of token ids) that count as written before."""
+        """A match has at least `shortest` tokens. Its draft is at most `reach` times as deep. A row has at most `candidates`
+        children. `earlier` has texts (lists of token ids) that are searched as if they were written before."""
 
         shortest: int = 2
         reach: int = 4
@@ -36,20 +36,20 @@ class Suffix(Drafter):
 
     def __init__(self, resources, options):
         super().__init__(resources, options)
-        self._seen = SuffixAutomaton()
+        self._automaton = SuffixAutomaton()
         for text in options.earlier:
-            self._seen.extend(text)
-            self._seen.break_off()
+            self._automaton.extend(text)
+            self._automaton.break_off()
         self._read = 0
 
     def start(self, context):
-        self._seen.extend(context[self._read :])
+        self._automaton.extend(context[self._read :])
         self._read = len(context)
 
     def propose(self, context, limit):
         self.start(context)
         options, rows = self.options, rows_looked_up(limit)
-        tree = self._seen.continuations(options.shortest, options.reach, limit, rows, options.candidates)
+        tree = self._automaton.continuations(options.shortest, options.reach, limit, rows, options.candidates)
         if not tree:
             return EMPTY
         tokens, parents, chances = tree
@@ -57,7 +57,7 @@ class Suffix(Drafter):
 
 
 def _texts(value: Any) -> tuple[tuple[int, ...], ...]:
-    """Lists of token ids. Raises `SettingsError`."""
+    """Return `value` as tuples of token ids. Raises `SettingsError` if it is not a list of lists of ids."""
     try:
         texts = tuple(tuple(text) for text in value)
     except TypeError:

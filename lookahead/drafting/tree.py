@@ -1,7 +1,7 @@
 """tree: the draft model's likeliest continuations as a tree (SpecInfer, Miao et al. 2024; EAGLE-2, Li et al. 2024).
 
-One draft pass reads the newest rows, and their likeliest children become the next level. If the rule needs nothing but
-logits, all levels are one call. Rows are picked, not sampled, so their q is a point mass.
+One pass of the draft model reads the newest rows, and their likeliest children become the next level. If the rule needs only
+logits, one call drafts all levels. Rows are picked, not sampled, so their q is a point mass.
 """
 
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ class Tree(DraftModel):
     candidate = False
     in_hybrid = False
     technique = None
-    expected_tokens = 2.2  # more than a chain's: it also holds second choices
+    expected_tokens = 2.2  # more than a chain, because of second choices
 
     @dataclass(frozen=True, slots=True)
     class Options:
-        """At most `branches` rows per level, and `rows` in all."""
+        """At most `branches` rows per level, and at most `rows` in total."""
 
         branches: int = 3
         rows: int = 24
@@ -39,7 +39,7 @@ class Tree(DraftModel):
 
     def __init__(self, resources, options):
         super().__init__(resources, options)
-        # Tokens in the cache, and the (token, parent) of the rows after them.
+        # Number of tokens in the cache, and (token, parent) of the pending rows after them.
         self._read: tuple[int, list[tuple[int, int]]] = 0, []
 
     def propose(self, context, limit):
@@ -48,17 +48,17 @@ class Tree(DraftModel):
             return EMPTY
         self._keep_accepted(context)
         unread = self.lm.sync(context)
-        return self._grown(context, unread, longest) if unread else EMPTY
+        return self._drafted(context, unread, longest) if unread else EMPTY
 
-    def _grown(self, context, unread, longest: int) -> Draft:
-        """A tree of at most `longest` levels, after the model has read the `unread` tokens of the context."""
+    def _drafted(self, context, unread, longest: int) -> Draft:
+        """Read the `unread` tokens of the context and return a tree of at most `longest` levels."""
         lm, options, stop = self.lm, self.options, self.policy.stop_rule(self.name)
-        levels = min(longest, -(-options.rows // options.branches))  # each is full
+        levels = min(longest, -(-options.rows // options.branches))  # all levels are full
         if scores := self.rule.scores(len(context), levels, lm.vocab):
             request = DraftRequest(levels, lm.vocab, scores, stop)
-            if grown := lm.draft_tree(unread, request, options.branches, options.rows):
-                tokens, parents, chances = map(tuple, grown[:3])
-                self._read = len(lm.tokens), list(zip(tokens, parents, strict=True))[: grown.read]
+            if drafted := lm.draft_tree(unread, request, options.branches, options.rows):
+                tokens, parents, chances = map(tuple, drafted[:3])
+                self._read = len(lm.tokens), list(zip(tokens, parents, strict=True))[: drafted.read]
                 return Draft(tokens, parents, None, (self.name,) * len(tokens), chances)
         tokens, parents, chances, reach = [], [], [], []
         logits = lm.extend(unread)
@@ -87,7 +87,7 @@ class Tree(DraftModel):
         return Draft(tuple(tokens), tuple(parents), None, (self.name,) * len(tokens), tuple(chances))
 
     def _keep_accepted(self, context) -> None:
-        """Keep the accepted path of the last tree in the draft model's cache, so that it is not read again."""
+        """Keep the accepted path of the last tree in the draft model's cache, so that the model does not read it again."""
         start, rows = self._read
         if start == len(self.lm.tokens) and rows:
             path, node = [], -1

@@ -1,1 +1,1 @@
-"""The loop, a lane of it, and lanes on one fair clock; transformers' own decoding as a lane."""
+"""The decoding loop, lanes, their schedule, batches, and transformers' own decoding as a lane."""

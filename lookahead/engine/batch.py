@@ -1,8 +1,8 @@
-"""A batch: several texts advance together, with one pass for the rows of all of them.
+"""A batch: several texts share every pass.
 
-It is the loop of `decode` for all texts that have not ended. Every text has its own drafter, draft length, rule and end,
-and gets the tokens that it would get alone. A pass with many rows is compute-bound, so drafts compete for rows: the
-likeliest stay, as long as they bring more tokens than time.
+The loop is the same as in `decode`. Every text has its own drafter, draft length, rule and end.
+It gets the same tokens as alone. A pass with many rows is compute-bound, so drafts compete for rows. The likeliest rows stay
+while they increase the tokens per second of the batch.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,15 +20,15 @@ from .draft_length import PRIOR_LENGTH, UNSTATED, AdaptiveLength
 from .lane import Lane
 
 MOST_TEXTS = 256
-PROBE_BUDGET = 0.02  # share of the time that unprofitable drafts may take
-FADING = 0.9  # weight of earlier passes with drafts against the newest
-LONGEST_REST = 128  # passes until texts are asked again
-PassSeconds = Callable[[int, int, int], float]  # of so many rows in so many branches, the most of them one text's
+PROBE_BUDGET = 0.02  # share of the time that may be lost with unprofitable drafts
+DECAY = 0.9  # weight of earlier passes with drafts, relative to the newest
+LONGEST_PAUSE = 128  # passes until the next probe
+PassSeconds = Callable[[int, int, int], float]  # of a pass, by all rows, branches, and the most rows of one text
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass of a batch: the step of each text in it, by number, and its seconds. A step's `verify_s` is the text's share."""
+    """One pass of a batch: its seconds, and the step of each text by number. A step's `verify_s` is the share of its text."""
 
     steps: Mapping[int, Step]
     seconds: float
@@ -43,7 +43,7 @@ class Pass:
 
 
 class SharedCost:
-    """What rows cost one of `texts` that share a pass: its part of a pass without drafts, and all that further rows add.
+    """The cost of a text's rows in a shared pass: its share of a pass without drafts, plus the full cost of extra rows.
 
     Optimizing each text on this marginal cost optimizes the batch.
     """
@@ -53,7 +53,7 @@ class SharedCost:
         self.texts, self._others = 1, 0
 
     def share(self, texts: int, rows: int) -> None:
-        """Set how many texts share a pass, which last had so many rows, at least one each."""
+        """Set the number of texts per pass, and the `rows` of the last pass: at least one per text."""
         others = round(rows * (texts - 1) / texts)
         if (texts, others) != (self.texts, self._others):
             self.texts, self._others = texts, others
@@ -68,38 +68,38 @@ class SharedCost:
 
 
 class DraftGate:
-    """Whether to ask the texts of a batch for drafts: always if recent passes gained by it, else for `PROBE_BUDGET` of the time.
+    """Decide whether a batch drafts: always if recent drafts gained time, else in probes that lose `PROBE_BUDGET` of the time.
 
-    All is counted in expected seconds, so a batch drafts the same tokens every time.
+    It counts expected seconds, so a batch drafts the same tokens in every run.
     """
 
     def __init__(self, pass_s: PassSeconds):
-        self._pass_s, self._rested = pass_s, 0
-        self._lost = 0.0  # ordinary passes, by those in which texts were asked
-        self._weight, self._prior = 0.0, 1.0  # of these, and of the one that is expected
+        self._pass_s, self._paused = pass_s, 0  # passes since the last one with drafts
+        self._lost = 0.0  # time that passes with drafts lost, in passes without
+        self._weight, self._prior = 0.0, 1.0  # weight of these passes, and of the initial estimate
 
     def due(self, texts: int) -> bool:
-        """Whether to ask so many texts now. A single text pauses by its own policy."""
+        """Return whether to draft in the next pass of `texts` texts. A single text pauses by its own policy."""
         expected = self._pass_s(texts * (1 + PRIOR_LENGTH), 1, 1) / self._pass_s(texts, 1, 1) - EXPECTED_TOKENS
         lost = (self._lost + self._prior * expected) / (self._weight + self._prior)
-        self._rested += 1
-        if texts > 1 and self._rested <= min(lost / PROBE_BUDGET, LONGEST_REST):
+        self._paused += 1
+        if texts > 1 and self._paused <= min(lost / PROBE_BUDGET, LONGEST_PAUSE):
             return False
-        self._rested = 0
+        self._paused = 0
         return True
 
-    def count(self, texts: int, passed: Pass, asking_s: float) -> None:
-        """Count a pass with drafts, whose drafting is expected to take `asking_s`."""
-        lost = (asking_s + self._pass_s(passed.rows, 1, 1)) / self._pass_s(texts, 1, 1) - passed.tokens / texts
-        self._lost, self._weight = FADING * self._lost + lost, FADING * self._weight + 1
-        self._prior *= FADING
+    def count(self, texts: int, passed: Pass, drafting_s: float) -> None:
+        """Count a pass with drafts. `drafting_s` is the expected time of drafting."""
+        lost = (drafting_s + self._pass_s(passed.rows, 1, 1)) / self._pass_s(texts, 1, 1) - passed.tokens / texts
+        self._lost, self._weight = DECAY * self._lost + lost, DECAY * self._weight + 1
+        self._prior *= DECAY
 
 
 class Batch:
-    """Lanes of one family, whose texts are written together, `at_once` of them (None: all); when one ends, the next begins.
+    """Lanes of one family that share every pass, `at_once` of them at a time (None: all). When a text ends, the next begins.
 
-    Iterate for passes; reading a prompt is a pass of one text. May be closed at any pass. Raises `SettingsError` for none,
-    too many, and for a lane that runs a loop of its own.
+    Iterate over the passes. Reading a prompt is a pass of one text. Iteration may be closed at any pass. Raises
+    `SettingsError` for no lanes, for too many, and for an external generator.
     """
 
     def __init__(self, lanes: Sequence[Lane], at_once: int | None = None):
@@ -107,7 +107,7 @@ class Batch:
         whole_number("texts", self._at_once, 1, MOST_TEXTS)
         for lane in lanes:
             if not lane.reports_drafts:
-                hint = "it runs a loop of its own, which writes one text at a time."
+                hint = "it runs its own loop, which writes one text at a time."
                 raise SettingsError("method", lane.method, hint)
         self._lanes, self._batches = lanes, lanes[0].models.target.batches
         self._drafting = workers(self._at_once) if self._batches and any(lane.draft for lane in lanes) else 1
@@ -115,89 +115,89 @@ class Batch:
         self._gate = DraftGate(self.pass_s)
 
     def pass_s(self, rows: int, branches: int = 1, longest: int = 1) -> float:
-        """Seconds of a pass: those of the core with most rows. A text has at most `longest` rows and is on one core."""
-        on_one = max(longest, ceil(rows / workers(self._cost.texts))) if self._batches else rows
-        return self._lanes[0].costs.pass_s(on_one, branches)
+        """Return the seconds of a pass: those of the core with most rows. A text has at most `longest` rows, all on one core."""
+        core_rows = max(longest, ceil(rows / workers(self._cost.texts))) if self._batches else rows
+        return self._lanes[0].costs.pass_s(core_rows, branches)
 
     def __iter__(self) -> Iterator[Pass]:
-        waiting, texts, rows = list(enumerate(self._lanes)), {}, 1
-        while waiting or texts:
-            while waiting and len(texts) < self._at_once:
+        waiting, requests, rows = list(enumerate(self._lanes)), {}, 1
+        while waiting or requests:
+            while waiting and len(requests) < self._at_once:
                 number, lane = waiting.pop(0)
-                text = texts[number] = lane.text(self._cost, self._drafting)
-                step = text.read()
+                request = requests[number] = lane.request(self._cost, self._drafting)
+                step = request.read()
                 yield Pass({number: step}, step.seconds)
-            self._cost.share(len(texts), max(rows, len(texts)))
-            passed = self._pass(texts)
+            self._cost.share(len(requests), max(rows, len(requests)))
+            passed = self._pass(requests)
             rows = passed.rows
-            texts = {number: text for number, text in texts.items() if text.finish is None}
+            requests = {number: request for number, request in requests.items() if request.finish is None}
             yield passed
 
-    def _propose(self, texts: Sequence[Request]) -> None:
-        """Draft for the texts, with models on all cores; a text's seconds are then its share of what that took."""
-        if min(len(texts), self._drafting) == 1:
-            for text in texts:
-                text.propose()
+    def _propose(self, requests: Sequence[Request]) -> None:
+        """Draft for the texts, with models on all cores. The seconds of a text are its share of the total time."""
+        if min(len(requests), self._drafting) == 1:
+            for request in requests:
+                request.propose()
             return
         begin = perf_counter()
-        map_parallel(lambda group: [texts[number].propose() for number in group], balanced([1] * len(texts)))
-        share = (perf_counter() - begin) / sum(text.propose_s for text in texts)
-        for text in texts:
-            text.propose_s *= share
+        map_parallel(lambda group: [requests[number].propose() for number in group], balanced([1] * len(requests)))
+        share = (perf_counter() - begin) / sum(request.propose_s for request in requests)
+        for request in requests:
+            request.propose_s *= share
 
     def _pass(self, by_number: Mapping[int, Request]) -> Pass:
-        begin, texts = perf_counter(), [*by_number.values()]
-        adaptive = [text for text in texts if isinstance(text.policy, AdaptiveLength)]
-        asks = len(adaptive) < len(texts) or self._gate.due(len(texts))
-        if asks:
-            self._propose(texts)
-            drafting_s = sum(text.policy.draft_s(text.draft) for text in texts)
-            if len(texts) > 1:
-                compete([text for text in adaptive if not text.draft.window], len(texts), self.pass_s)
+        begin, requests = perf_counter(), [*by_number.values()]
+        adaptive = [request for request in requests if isinstance(request.policy, AdaptiveLength)]
+        drafts = len(adaptive) < len(requests) or self._gate.due(len(requests))
+        if drafts:
+            self._propose(requests)
+            drafting_s = sum(request.policy.draft_s(request.draft) for request in requests)
+            if len(requests) > 1:
+                compete([request for request in adaptive if not request.draft.window], len(requests), self.pass_s)
         else:
-            for text in texts:
-                text.skip_drafting()
+            for request in requests:
+                request.skip_drafting()
         proposed = perf_counter()
         target = self._lanes[0].models.target
-        logits = target.together([text.target for text in texts], [text.rows for text in texts])
+        logits = target.together([request.target for request in requests], [request.rows for request in requests])
         verified = perf_counter()
-        costs = [self._cost(1 + len(text.draft), branch_count(text.draft.parents)) for text in texts]
-        second = (verified - proposed) / sum(costs)
-        answered = zip(by_number.items(), logits, costs, strict=True)
-        steps = {number: text.verify_and_commit(part, second * cost) for (number, text), part, cost in answered}
+        costs = [self._cost(1 + len(request.draft), branch_count(request.draft.parents)) for request in requests]
+        scale = (verified - proposed) / sum(costs)
+        results = zip(by_number.items(), logits, costs, strict=True)
+        steps = {number: request.verify_and_commit(part, scale * cost) for (number, request), part, cost in results}
         passed = Pass(steps, perf_counter() - begin)
-        if asks:
-            self._gate.count(len(texts), passed, drafting_s)
+        if drafts:
+            self._gate.count(len(requests), passed, drafting_s)
         return passed
 
 
-def compete(texts: Sequence[Request], roots: int, pass_s: PassSeconds) -> None:
-    """Cut the drafts of some texts to the rows that pay in a pass of so many roots: the likeliest of all."""
-    chances = [_chances(text.draft, text.policy) for text in texts]
+def compete(requests: Sequence[Request], roots: int, pass_s: PassSeconds) -> None:
+    """Reduce the drafts to the likeliest rows of all texts that gain time in a pass with `roots` roots."""
+    chances = [_chances(request.draft, request.policy) for request in requests]
     offers = sorted(
         (-chance, number, row) for number, by_row in enumerate(chances) for row, chance in enumerate(by_row)
     )
-    branches = max((branch_count(text.draft.parents) for text in texts), default=1)
-    tokens, best, stay, longest = float(roots), roots / pass_s(roots, 1, 1), 0, 1
-    of_text = [1] * len(texts)
+    branches = max((branch_count(request.draft.parents) for request in requests), default=1)
+    tokens, best, kept_rows, longest = float(roots), roots / pass_s(roots, 1, 1), 0, 1
+    request_rows = [1] * len(requests)
     for count, (chance, number, _) in enumerate(offers, start=1):
         tokens -= chance
-        of_text[number] += 1
-        longest = max(longest, of_text[number])
+        request_rows[number] += 1
+        longest = max(longest, request_rows[number])
         rate = tokens / pass_s(roots + count, branches, longest)
         if rate > best:
-            best, stay = rate, count
-    rows: list[list[int]] = [[] for _ in texts]
-    for _, number, row in offers[:stay]:
+            best, kept_rows = rate, count
+    rows: list[list[int]] = [[] for _ in requests]
+    for _, number, row in offers[:kept_rows]:
         rows[number].append(row)
-    for text, kept in zip(texts, rows, strict=True):
-        if len(kept) < len(text.draft):
-            text.draft = text.draft.pruned(sorted(kept))
+    for request, kept in zip(requests, rows, strict=True):
+        if len(kept) < len(request.draft):
+            request.draft = request.draft.pruned(sorted(kept))
 
 
 def _chances(draft: Draft, policy: AdaptiveLength) -> list[float]:
-    """The chance that each row is accepted."""
+    """Return the chance that each row is accepted."""
     if draft.q is None:
         return policy.reaches(draft)
-    # Sampled rows are judged by their depth alone: a row dropped because of what was drawn would change the distribution.
+    # The chance of a sampled row depends only on its depth. A choice by the sampled token would change the distribution.
     return [UNSTATED**depth for depth in depths(draft.parents[: draft.tested])]

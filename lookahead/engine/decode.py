@@ -1,10 +1,10 @@
-"""The decoding loop. Every strategy is this loop with another drafter; naive decoding is it with an empty draft.
+"""The decoding loop. Every strategy is this loop with another drafter. Naive decoding is this loop with an empty draft.
 
     propose -> forward(root + drafted rows) -> verify_and_commit -> observe -> yield Step
 
-The last token of the text is never in the cache: it is the root, the first row of the next pass. So
-`cached == len(context) - 1` holds after every step, and is asserted. The prompt without its last token is read in a step of
-its own, which the clocks of a race exclude.
+The last token of the text is never in the cache. It is the root, the first row of the next pass. So after every step the
+cache holds `len(context) - 1` tokens, which is asserted. A separate prefill step reads the prompt without its last token.
+The clocks of a race exclude it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from .ends import Ends
 if TYPE_CHECKING:
     from ..drafting import Drafter
 
-Reading = Callable[[float], None]  # gets the share of a long prompt that is read, before each of its parts
+Reading = Callable[[float], None]  # called before each part of a long prompt with the share that is read
 
 
 class Request:
-    """One text that is being continued. `details` (off the clock) adds the target's likeliest tokens to its steps."""
+    """A text to continue. `details` adds the target's likeliest tokens to its steps, without counting the time."""
 
     def __init__(
         self, target: Target, drafter: Drafter, policy: DraftPolicy, rule: Rule, prompt: Sequence[int], ends: Ends,
@@ -46,16 +46,16 @@ class Request:
         self.propose_s = self.read_s = 0.0
 
     def read(self, others: Sequence[Request] = (), reading: Reading | None = None) -> Step:
-        """Read the prompt without its last token, or copy it, with its time, from one of the `others` that has read the same.
+        """Read the prompt without its last token. If one of the `others` has read it, copy its cache and its time.
 
-        An exception of `reading` ends it.
+        Exceptions of `reading` are passed on.
         """
         begin, prompt = perf_counter(), self.context[:-1]
-        read = (text for text in others if text is not self and text.target.tokens == prompt)
-        before = next((text for text in read if self.target.can_take(text.target)), None)
-        if before:
-            self.target.take(before.target)
-            self.read_s = before.read_s
+        same = (other for other in others if other is not self and other.target.tokens == prompt)
+        source = next((other for other in same if self.target.can_take(other.target)), None)
+        if source:
+            self.target.take(source.target)
+            self.read_s = source.read_s
         else:
             self.target.reset()
             for start in range(0, len(prompt), PREFILL_ROWS):
@@ -68,11 +68,11 @@ class Request:
         return Step("prefill", 0, propose_s=perf_counter() - begin, verify_s=self.read_s)
 
     def propose(self) -> Draft:
-        """Draft what the next pass verifies."""
+        """Draft tokens for the next pass."""
         begin, drafter, policy = perf_counter(), self._drafter, self.policy
         if self._step:
             policy.observe(self._step)
-        limit = self._ends.remaining(self._prompt, len(self.context)) - 1
+        limit = self._ends.remaining_tokens(self._prompt, len(self.context)) - 1
         if limit > 0 and not drafter.composite:
             limit = min(limit, policy.limit(drafter.name))
         proposed = drafter.propose(self.context, limit) if limit > 0 else EMPTY
@@ -83,12 +83,12 @@ class Request:
         return self.draft
 
     def skip_drafting(self) -> None:
-        """Draft nothing for the next pass, and learn nothing from the one before."""
+        """Draft nothing for the next pass, and do not update the policy with the last pass."""
         self.draft, self.propose_s = EMPTY, 0.0
 
     @property
     def rows(self) -> tuple[list[int], list[int]]:
-        """The root and the draft as rows of a pass: tokens and parents."""
+        """The root and the draft as rows of a pass: (tokens, parents)."""
         return [self.context[-1], *self.draft.tokens], [-1, *(parent + 1 for parent in self.draft.parents)]
 
     def verify_and_commit(self, logits: torch.Tensor, verify_s: float) -> Step:
@@ -100,27 +100,27 @@ class Request:
         path = verification.path[:kept]
         self.target.keep([0, *(row + 1 for row in path[: kept - 1])])
         context += emitted[:kept]
-        assert self.target.cached() == len(context) - 1, "the cache holds every token but the last"
-        settled = perf_counter()
+        assert self.target.cached() == len(context) - 1, "the cache holds every token except the last"
+        committed = perf_counter()
         self._drafter.observe(draft, logits, context)
         observed = perf_counter()
 
-        tests = steps.kept_tests(verification.tests, kept)
+        tests = steps.tests_up_to(verification.tests, kept)
         if self._details:
             tests = explain(self._rule, logits, draft, context[:-kept], tests)
         self._step = Step(
             kind="verify", index=self._step.index + 1 if self._step else 1, draft=draft, statuses=steps.statuses(draft, tests), path=path,
             emitted=tuple(emitted[:kept]), origins=steps.origins(path, kept, tests), tests=tests,
-            propose_s=self.propose_s + observed - settled, verify_s=verify_s, other_s=settled - begin, finish=self.finish,
+            propose_s=self.propose_s + observed - committed, verify_s=verify_s, other_s=committed - begin, finish=self.finish,
         )  # fmt: skip
         return self._step
 
 
-def decode(text: Request, others: Sequence[Request] = (), reading: Reading | None = None) -> Iterator[Step]:
-    """Continue a text until it ends, one `Step` a pass. The prompt may have been read for one of the `others`."""
-    yield text.read(others, reading)
-    while text.finish is None:
-        text.propose()
+def decode(request: Request, others: Sequence[Request] = (), reading: Reading | None = None) -> Iterator[Step]:
+    """Continue a text until it ends; yield one `Step` per pass. See `Request.read` for `others` and `reading`."""
+    yield request.read(others, reading)
+    while request.finish is None:
+        request.propose()
         begin = perf_counter()
-        logits = text.target.forward(*text.rows)
-        yield text.verify_and_commit(logits, perf_counter() - begin)
+        logits = request.target.forward(*request.rows)
+        yield request.verify_and_commit(logits, perf_counter() - begin)

@@ -1,9 +1,8 @@
-"""How many tokens `auto` drafts in each pass: as many as maximize expected tokens per second.
+"""The draft length policy of `auto`, which maximizes expected tokens per second.
 
 `AdaptiveLength` compares the chance that a drafted token is accepted with the cost of its row and of drafting it. The chance
-is the drafter's confidence, corrected by the tokens accepted so far at the same position of a draft. Costs were measured
-before the run, so the same run always drafts the same tokens. A source whose drafts lose time is paused, and probed less and
-less often.
+is the drafter's confidence, corrected by the acceptance so far at the same position of a draft. Costs are measured before
+the run, so a repeated run drafts the same tokens. A source that loses time is paused, and probed less and less often.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,22 +13,25 @@ from ..core.events import ACCEPTED, REJECTED, Draft, Step
 from ..core.policy import UNSTATED, DraftCost, DraftPolicy, StopRule, reach_probabilities
 from ..core.tree import branch_count, depths
 
-CEILING = 0.99  # of a corrected confidence
-POSITIONS = 8  # of a draft; the last one also counts all deeper tokens
-PRIOR_TESTS, PRIOR_AT_POSITION = 16.0, 4.0  # tests that a drafter's own confidence weighs, and those of all positions
-TEST_DECAY, PASS_DECAY = 0.97, 0.95  # weight of earlier passes against the newest
-PRIOR_PASSES, PRIOR_LENGTH = 4.0, 2  # passes that `DraftCost.tokens` weighs, and tokens of their drafts
-LEAST_SPEEDUP = 1.03  # that recent drafts must have brought, or the source is paused
-CHEAP = 0.03  # passes that drafting may cost without a pause: trimming is enough
+CEILING = 0.99  # highest corrected confidence
+POSITIONS = 8  # positions of a draft that are counted; the last one includes all deeper tokens
+PRIOR_TESTS, PRIOR_AT_POSITION = (
+    16.0,
+    4.0,
+)  # weights of the drafter's confidence and of the overall acceptance, in tests
+TEST_DECAY, PASS_DECAY = 0.97, 0.95  # weight of earlier passes relative to the newest
+PRIOR_PASSES, PRIOR_LENGTH = 4.0, 2  # weight of `DraftCost.tokens` in passes, and the length of their drafts
+LEAST_SPEEDUP = 1.03  # a source with a lower recent speedup is paused
+CHEAP = 0.03  # drafting that costs less, in passes, is not paused, because trimming is enough
 FIRST_PAUSE, LONGEST_PAUSE = 8, 128  # passes until the next probe
 PROBE_TOKENS = 2
-LOSS_SHARE, MOST_GAINED = 0.02, 3.0  # time that probes may lose, and passes gained that offset losses
-SLOPE_ROWS = 4  # a row costs the least mean over so many: some processors compute rows in groups
+LOSS_SHARE, MOST_GAINED = 0.02, 3.0  # share of the time that probes may lose; most gained passes that offset losses
+SLOPE_ROWS = 4  # rows over which the cost of a row is averaged, because some processors compute rows in groups
 PassSeconds = Callable[[int, int], float]  # of a target pass, by rows and branches
 
 
 class SourceHistory:
-    """What a run has seen of one source: corrections of its confidence, and what its drafts gain. Without a cost it looks up."""
+    """The history of one source: corrections of its confidence, and its speedup. A source with `cost` None is a lookup."""
 
     def __init__(self, cost: DraftCost | None, pass_s: PassSeconds):
         self.cost, self._looked_up, self._pass_s = cost or DraftCost(), cost is None, pass_s
@@ -37,7 +39,7 @@ class SourceHistory:
         prior_s = pass_s(1 + PRIOR_LENGTH, 1) + self.cost.draft_s(PRIOR_LENGTH)
         self._tokens, self._seconds = PRIOR_PASSES * self.cost.tokens, PRIOR_PASSES * prior_s
         self._skipped, self._pause = 0, FIRST_PAUSE
-        # Passes that drafts took more than they gained.
+        # Time that drafts lost, in passes without a draft.
         self._lost = max(0.0, prior_s / self.plain_s - self.cost.tokens)
         self._correct()
 
@@ -53,7 +55,7 @@ class SourceHistory:
 
     @property
     def costs_time(self) -> bool:
-        """Whether a pause saves time; that of a lookup is negligible unless many texts share a pass."""
+        """Whether a pause saves time. A lookup is nearly free unless many texts share a pass."""
         return not self._looked_up or self.cost.draft_s(1) > CHEAP * self.plain_s
 
     @property
@@ -62,11 +64,11 @@ class SourceHistory:
         return self.costs_time and self.rate * self.plain_s <= LEAST_SPEEDUP
 
     def chance(self, confidence: float, depth: int) -> float:
-        """The chance that a token at this depth is accepted if its parent is."""
+        """Return the chance that a token at this depth is accepted if its parent is."""
         return min(CEILING, self.corrections[min(depth, POSITIONS) - 1] * confidence)
 
     def should_pause(self) -> bool:
-        """Whether to draft nothing in this pass: if drafts lose time, except for rare probes."""
+        """Return whether to draft nothing in this pass, because drafts lose time and no probe is due."""
         if not self.unprofitable:
             return False
         self._skipped += 1
@@ -76,25 +78,25 @@ class SourceHistory:
         return False
 
     def count_tests(self, step: Step, source: str) -> None:
-        """Count the tested tokens of this source in a pass."""
+        """Update the acceptance with the tested tokens of this source in a pass."""
         for counts in (self._accepted, self._expected):
             counts[:] = [TEST_DECAY * count for count in counts]
         self._tested *= TEST_DECAY
         draft = step.draft
         for row, depth in enumerate(depths(draft.parents[: draft.tested])):
             if draft.sources[row] == source and step.statuses[row] in (ACCEPTED, REJECTED):
-                at = min(depth, POSITIONS) - 1
-                self._accepted[at] += step.statuses[row] == ACCEPTED
-                self._expected[at] += draft.chances[row] if draft.chances else UNSTATED
+                position = min(depth, POSITIONS) - 1
+                self._accepted[position] += step.statuses[row] == ACCEPTED
+                self._expected[position] += draft.chances[row] if draft.chances else UNSTATED
                 self._tested += 1
         self._correct()
 
     def _correct(self) -> None:
-        """Compare accepted tokens with the sum of their confidences: overall, and at each position."""
+        """Update the ratios of accepted tokens to the sum of their confidences: overall, and at each position."""
         accepted, expected = sum(self._accepted), sum(self._expected)
         overall = (accepted + PRIOR_TESTS) / (expected + PRIOR_TESTS)
         by_position = zip(self._accepted, self._expected, strict=True)
-        self.corrections = [(ok + PRIOR_AT_POSITION * overall) / (all_ + PRIOR_AT_POSITION) for ok, all_ in by_position]
+        self.corrections = [(a + PRIOR_AT_POSITION * overall) / (e + PRIOR_AT_POSITION) for a, e in by_position]
         self.acceptance = (accepted + UNSTATED * PRIOR_AT_POSITION) / (self._tested + PRIOR_AT_POSITION)
 
     def count_pass(self, tokens: int, seconds: float) -> None:
@@ -107,28 +109,28 @@ class SourceHistory:
 
 
 class AdaptiveLength(DraftPolicy):
-    """The draft length that maximizes expected tokens per second, at most `longest`. A source without `costs` looks up."""
+    """Draft the length that maximizes expected tokens per second, up to `longest`. A source without `costs` is a lookup."""
 
     def __init__(self, pass_s: PassSeconds, longest: int, costs: Mapping[str, DraftCost] | None = None):
         self._pass_s, self.longest, self._costs = pass_s, longest, costs or {}
         self._histories: dict[str, SourceHistory] = {}
-        self._asked: set[str] = set()  # the sources that may draft in this pass
+        self._eligible: set[str] = set()  # sources that may draft in this pass
 
     def limit(self, source):
         history = self._history(source)
         if history.should_pause():
             return 0
-        self._asked.add(source)
+        self._eligible.add(source)
         return PROBE_TOKENS if history.unprofitable else self.longest
 
     def stop_rule(self, source):
-        # One more token must bring more than its row and its drafting cost.
+        # One more token must gain more than the cost of its row and of drafting it.
         history = self._history(source)
-        least = self._rate(source) / history.acceptance
+        needed_rate = self._rate(source) / history.acceptance
         floors, correction = [], 1.0
-        for drafted, by in enumerate(history.corrections, start=1):
-            correction *= by
-            floors.append(least * (history.cost.token_s + self._row_s(drafted)) / correction)
+        for drafted, factor in enumerate(history.corrections, start=1):
+            correction *= factor
+            floors.append(needed_rate * (history.cost.token_s + self._row_s(drafted)) / correction)
         return StopRule(floors)
 
     def expected_speedup(self, draft):
@@ -138,24 +140,26 @@ class AdaptiveLength(DraftPolicy):
         return self._rate(source) * self._pass_s(1, 1)
 
     def trim(self, draft):
-        # The likeliest rows stay, for as long as they bring more than they cost. Sampled tokens all stay: a row dropped
-        # because of what was drawn would change the distribution of the text.
+        # The likeliest rows stay while they gain more than they cost. Sampled tokens all stay, because a choice by the
+        # sampled token would change the distribution of the text.
         if not draft.tested or draft.window or draft.q is not None:
             return draft
         chances = self.reaches(draft)
         likeliest = sorted(range(len(draft)), key=lambda row: (-chances[row], row))
-        tokens = [*accumulate((chances[row] for row in likeliest), initial=1.0)]  # of a pass, by its drafted rows
+        tokens = [
+            *accumulate((chances[row] for row in likeliest), initial=1.0)
+        ]  # expected tokens per pass, by drafted rows
         seconds = [self._pass_s(1 + count, 1) for count in range(len(tokens))]
-        # A second is worth what recent drafts brought or, for a lookup that promises more, what this draft brings.
+        # A second is worth the rate of recent drafts. For a lookup it is worth the rate of this draft, if that is higher.
         rate = self._rate(draft.sources[0])
         if draft.sources[0] not in self._costs:
             rate = max(rate, *map(truediv, tokens, seconds))
-        gains = [brought - rate * taken for brought, taken in zip(tokens, seconds, strict=True)]
+        gains = [count - rate * pass_s for count, pass_s in zip(tokens, seconds, strict=True)]
         rows = sorted(likeliest[: gains.index(max(gains))])
         trimmed = draft.pruned(rows)
         if branch_count(trimmed.parents) == 1:
             return trimmed
-        # Branches cost more than rows: they stay if they are worth more than the best chain alone.
+        # Branches have an extra cost. They stay if the tree is faster than the best chain alone.
         return max(trimmed, draft.pruned(_best_chain(draft, chances, rows)), key=self._speedup)
 
     def reaches(self, draft: Draft) -> list[float]:
@@ -172,14 +176,14 @@ class AdaptiveLength(DraftPolicy):
         draft, histories = step.draft, {source: self._history(source) for source in {*step.draft.sources}}
         for source, history in histories.items():
             history.count_tests(step, source)
-        # The pass counts for the source whose drafts take the most time, also if it had nothing to propose.
-        idle = {source: self._history(source) for source in self._asked}
+        # The pass counts for the source whose drafts take the most time, even if it proposed nothing.
+        idle = {source: self._history(source) for source in self._eligible}
         counted = histories or {source: history for source, history in idle.items() if history.costs_time}
         if counted:
             _, history = max(counted.items(), key=lambda item: (item[1].cost.draft_s(1), item[0]))
             draft_s = history.cost.draft_s(max(depths(draft.parents), default=0))
             history.count_pass(1 + step.accepted, self._verify_s(draft) + draft_s)
-        self._asked.clear()
+        self._eligible.clear()
 
     def _history(self, source: str) -> SourceHistory:
         if source not in self._histories:
@@ -187,7 +191,7 @@ class AdaptiveLength(DraftPolicy):
         return self._histories[source]
 
     def _rate(self, source: str) -> float:
-        """Tokens per second of recent drafts; never less than naive decoding."""
+        """Return the tokens per second of recent drafts, or of naive decoding if that is faster."""
         return max(self._history(source).rate, 1 / self._pass_s(1, 1))
 
     def _speedup(self, draft: Draft) -> float:
@@ -197,13 +201,13 @@ class AdaptiveLength(DraftPolicy):
         return self._pass_s(1 + len(draft), branch_count(draft.parents))
 
     def _row_s(self, drafted: int) -> float:
-        """Seconds that one more row adds to a pass with so many drafted."""
-        further = range(1, SLOPE_ROWS + 1)
-        return min((self._pass_s(1 + drafted + more, 1) - self._pass_s(1 + drafted, 1)) / more for more in further)
+        """Return the seconds that one more row adds to a pass with `drafted` drafted rows."""
+        extra = range(1, SLOPE_ROWS + 1)
+        return min((self._pass_s(1 + drafted + n, 1) - self._pass_s(1 + drafted, 1)) / n for n in extra)
 
 
 def _best_chain(draft: Draft, chances: list[float], rows: list[int]) -> list[int]:
-    """Of these rows, the path from the root that follows the likeliest child."""
+    """Return the path from the root through these rows that follows the likeliest child."""
     path, node = [], -1
     while below := [row for row in rows if draft.parents[row] == node]:
         node = max(below, key=lambda row: chances[row])

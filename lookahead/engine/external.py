@@ -1,9 +1,9 @@
 """transformers' own speculation as lanes: plain generation, assisted generation and prompt lookup.
 
-`generate` reports accepted tokens only, once per pass, so the steps of these lanes have tokens and seconds, but no drafts. At
-temperature 0 and with shared noise the acceptance rule is passed as a logits processor, so the text must be naive's. Under the
-rejection rule `generate` samples in its own way. The call runs in a greenlet, which stops after every pass until its lane is
-advanced, and can be dropped there.
+`generate` reports only accepted tokens, once per pass. So the steps of these lanes have tokens and seconds, but no drafts. At
+temperature 0 and with shared noise the acceptance rule is a logits processor of `generate`, so the text must equal naive's.
+With the rejection rule `generate` samples in its own way. The call runs in a greenlet. It stops after every pass until its
+lane is advanced, and can be ended there.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,18 +26,18 @@ ATTENTIONS = ("exact", "sdpa")
 
 
 class ExternalGenerator:
-    """One way of calling `generate`. The class attributes are those of a `Drafter`, and the bench's settings."""
+    """One way to call `generate`. The class attributes are those of a `Drafter`, and the settings of the bench."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
     needs_draft: ClassVar[bool] = False
     draft_model: ClassVar[str | None] = None
     technique: ClassVar[str | None] = None
-    bench_settings: ClassVar[tuple[str, ...]] = ()  # that the bench tries, as `NAME=VALUE,...`
+    bench_settings: ClassVar[tuple[str, ...]] = ()  # for the bench, as `NAME=VALUE,...`
 
     @dataclass(frozen=True, slots=True)
     class Options:
-        """`attention` "exact" computes as our lanes do; "sdpa" is transformers' default, whose rows depend on each other."""
+        """`attention`: "exact" as in other lanes, or "sdpa", transformers' default, in which rows depend on each other."""
 
         attention: str = "exact"
 
@@ -49,14 +49,14 @@ class ExternalGenerator:
         self.target, self.draft, self.rule, self.k, self.options = target, draft, rule, k, options
 
     def drafting(self) -> Mapping[str, Any]:
-        """The generation configuration of the draft model while this lane computes."""
+        """Return the generation configuration of the draft model while this lane computes."""
         return {}
 
     def configuration(self) -> Mapping[str, Any]:
         return {}
 
     def steps(self, prompt: Sequence[int], ends: Ends) -> Iterator[Step]:
-        """Continue `prompt`; yields the loop's `Step`s without drafts, timed without the work of other lanes."""
+        """Continue `prompt`; yield `Step`s without drafts, timed without the work of other lanes."""
         with self._configured():
             start = perf_counter()
             for lm in (self.target, self.draft):
@@ -74,7 +74,7 @@ class ExternalGenerator:
                     seconds = perf_counter() - start
                 if tokens is None:
                     return
-                if index == 1:  # `generate` reads the prompt in its first pass; no lane's clock counts that
+                if index == 1:  # the first pass of `generate` reads the prompt, which no lane's clock counts
                     seconds = max(0.0, seconds - reading)
                 kept, finish = ends.cut(len(prompt), context, tokens)
                 context += tokens[:kept]
@@ -87,7 +87,7 @@ class ExternalGenerator:
             passes.close()
 
     def _configured(self) -> Any:
-        """This lane's configuration while it computes; other lanes share the models."""
+        """Return a context with this lane's configuration; other lanes share the models."""
         attention = "sdpa" if self.options.attention == "sdpa" else None
         return self.target.configured(self.draft, self.drafting(), attention)
 
@@ -95,19 +95,19 @@ class ExternalGenerator:
         self.target.generate(
             prompt, emit, self._scores, assistant=self.draft, eos=ends.eos,
             seed=self.rule.settings.seed if self.rule.name == "rejection" else None,
-            max_new_tokens=ends.remaining(len(prompt), len(prompt)), options=self.configuration(),
+            max_new_tokens=ends.remaining_tokens(len(prompt), len(prompt)), options=self.configuration(),
         )  # fmt: skip
 
     def _scores(self, logits: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
-        """The scores of our loop, with the shared noise if it decides."""
+        """Return the scores of the decoding loop, with the shared noise of the coupled rule."""
         require_finite(logits, "target")
         processed = self.rule.process(logits, context.tolist() if self.rule.settings.repetition_penalty != 1.0 else ())
-        decided = self.rule.perturbed_scores(processed, [len(context)])
-        return processed if decided is None else decided
+        perturbed = self.rule.perturbed_scores(processed, [len(context)])
+        return processed if perturbed is None else perturbed
 
 
 class Plain(ExternalGenerator):
-    """`generate` without any drafting: what our naive lane is measured against."""
+    """`generate` without drafting, to compare with the naive lane."""
 
     name = "hf-generate"
     summary = "transformers' own generate, without drafting"
@@ -116,7 +116,7 @@ class Plain(ExternalGenerator):
 
 
 class Assisted(ExternalGenerator):
-    """`generate(assistant_model=...)`; k is its `num_assistant_tokens`, "auto" its own dynamic default."""
+    """`generate(assistant_model=...)`. `k` is its `num_assistant_tokens`; "auto" is its dynamic default."""
 
     name = "hf-assisted"
     summary = "transformers' own assisted generation"
@@ -135,7 +135,7 @@ class Assisted(ExternalGenerator):
 
 
 class Lookup(ExternalGenerator):
-    """`generate(prompt_lookup_num_tokens=...)`; k is that number, "auto" its usual 10."""
+    """`generate(prompt_lookup_num_tokens=k)`; "auto" is 10."""
 
     name = "hf-lookup"
     summary = "transformers' own prompt lookup"
@@ -150,7 +150,7 @@ EXTERNAL: dict[str, type[ExternalGenerator]] = {cls.name: cls for cls in (Plain,
 
 
 def _in_greenlet(work: Callable[[Callable[[Any], None]], None]) -> Iterator[Any]:
-    """Run `work(emit)` as a generator of what it emits, with its grad mode; closing the generator ends the work."""
+    """Run `work(emit)` as a generator of the emitted values, with its own grad mode. Closing the generator ends the work."""
     inner = greenlet(lambda: work(lambda value: inner.parent.switch(value)))
     inner_grad = torch.is_grad_enabled()
     try:

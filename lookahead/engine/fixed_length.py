@@ -1,11 +1,11 @@
-"""A fixed draft length, for `k` as a number."""
+"""The draft length policy for a numeric `k`."""
 
 from ..core.policy import DraftPolicy, StopRule, reach_probabilities
 from ..core.tree import depths
 
 
 class FixedLength(DraftPolicy):
-    """Always `longest` tokens per draft, from the root to the deepest row. Rows are assumed to cost nothing."""
+    """Draft up to a depth of `longest` tokens in every pass. Rows are assumed to cost nothing."""
 
     def __init__(self, longest: int):
         self.longest = longest
@@ -23,7 +23,7 @@ class FixedLength(DraftPolicy):
         return 1 + self.longest / 2  # as if half of every draft were accepted
 
     def trim(self, draft):
-        if draft.window:  # a window has a shape of its own
+        if draft.window:  # a window has its own depth
             return draft
         return draft.pruned([row for row, depth in enumerate(depths(draft.parents)) if depth <= self.longest])
 

@@ -1,4 +1,4 @@
-"""One lane: a method, its models and its settings, checked and ready to run."""
+"""A lane: one method with its models and settings, checked and ready to run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..core.options import DecodeOptions
     from ..family.models import Models
 
-MOST_AUTO = 63  # tokens of a chain, with the root 64 rows: what passes cost is measured up to there
+MOST_AUTO = 63  # tokens per draft of `auto`; with the root 64 rows, the most for which costs are measured
 
 
 def split_options(options: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
@@ -40,22 +40,22 @@ class Lane:
     def __init__(
         self, models: Models, prompt: Any, method: str, settings: Settings, options: Mapping[str, Any] | None = None
     ):  # fmt: skip
-        given = dict(options or {})
+        method_options = dict(options or {})
         cls = method_class(method)
-        draft = drafter_for(method, given.pop("draft", DRAFT), {*models.drafts, *models.heads})
+        draft = drafter_for(method, method_options.pop("draft", DRAFT), {*models.drafts, *models.heads})
         self.models, self.method, self.settings = models, method, settings
         self.reports_drafts = not issubclass(cls, ExternalGenerator)
-        self.options = {"draft": draft, **given} if cls.needs_draft else given
+        self.options = {"draft": draft, **method_options} if cls.needs_draft else method_options
         self.draft = models.draft(draft) if cls.needs_draft else None
         self.costs = models.policy_costs(settings.costs)
         self._rule = rule_for(settings)
-        self._cls, self._method_options = cls, options_of(method, given)
+        self._cls, self._method_options = cls, options_of(method, method_options)
         context_length = models.target.context_length
         self.prompt = encode_prompt(
-            models.tokenizer, prompt, chat=settings.chat, vocab=models.target.vocab, room=context_length
+            models.tokenizer, prompt, chat=settings.chat, vocab=models.target.vocab, context_length=context_length
         )
         if settings.max_new_tokens > context_length:
-            hint = f"the model's context holds {count(context_length)} tokens; with this prompt ask for {count(context_length - len(self.prompt))} at most."
+            hint = f"the model's context holds {count(context_length)} tokens; with this prompt choose at most {count(context_length - len(self.prompt))}."
             raise SettingsError("max_new_tokens", settings.max_new_tokens, hint)
         if not self.reports_drafts and self.draft:
             self._check_external(context_length)
@@ -64,33 +64,33 @@ class Lane:
         self._ends = Ends(models.eos, settings.max_new_tokens, context_length, stopped)
 
     def _check_external(self, context_length: int) -> None:
-        """Raise `LookaheadError` if transformers would go on with a draft model that cannot follow."""
+        """Raise `LookaheadError` if transformers would fail with this draft model."""
         draft, most = self.draft, self.draft.context_length - len(self.prompt)
         if draft.passes.shape.vocab != self.models.target.passes.shape.vocab:
-            hint = "transformers requires both models to have equally many rows; choose draft, which does not."
+            hint = "transformers requires the same vocabulary size for both models; choose draft, which does not."
             raise MethodError("method", self.method, hint)
         if draft.context_length < context_length and self.settings.max_new_tokens > most:
-            hint = f"the draft model's context holds {count(draft.context_length)} tokens; with this prompt ask for {count(max(1, most))} at most."
+            hint = f"the draft model's context holds {count(draft.context_length)} tokens; with this prompt choose at most {count(max(1, most))}."
             raise SettingsError("max_new_tokens", self.settings.max_new_tokens, hint)
 
     @property
     def keeps_states(self) -> bool:
-        """Whether the target's hidden states are kept for its drafter."""
+        """Whether the target stores hidden states for the drafter."""
         return self.draft is not None and self.draft.kind is not None
 
     def steps(self, others: list[Request] | None = None, reading: Reading | None = None) -> Iterator[Step]:
-        """Run it; the generator may be closed at any step. `others` are the texts of a race, which read the prompt once."""
+        """Run the lane; the generator may be closed at any step. `others` are the requests of a race that share a prompt."""
         if self.reports_drafts:
-            text, others = self.text(cache(self.costs.pass_s)), [] if others is None else others
-            others.append(text)
-            return loop(text, others, reading)
+            request, others = self.request(cache(self.costs.pass_s)), [] if others is None else others
+            others.append(request)
+            return loop(request, others, reading)
         self.models.use_threads()
         self._target = self._fresh_target()
         external = self._cls(self._target, self.draft, self._rule, self.settings.k, self._method_options)
         return external.steps(self.prompt, self._ends)
 
-    def text(self, pass_s: Callable[[int, int], float], drafting: int = 1) -> Request:
-        """The text of this lane. A pass takes `pass_s(rows, branches)` seconds; `drafting` texts draft at the same time."""
+    def request(self, pass_s: Callable[[int, int], float], drafting: int = 1) -> Request:
+        """Return the lane's text as a `Request`. A pass takes `pass_s(rows, branches)` s; `drafting` texts draft in parallel."""
         self.models.use_threads()
         self._target = self._fresh_target()
         if self.keeps_states:
@@ -104,19 +104,19 @@ class Lane:
         )
 
     def _fresh_target(self) -> Target:
-        """The target with a cache of its own; `measure.bugs` puts a broken one in its place."""
+        """Return the target with a new cache. `measure.bugs` overrides this."""
         return self.models.target.fresh()
 
     def forward_seconds(self) -> float:
-        """Seconds spent inside models since `steps` was called, drafting included."""
+        """Return the seconds in passes of all models since `steps` was called."""
         return self._target.seconds + (self.draft.seconds if self.draft else 0.0)
 
 
 def decode(models: Models, prompt: Any, method: str = "draft", **options: Unpack[DecodeOptions]) -> Iterator[Step]:
-    """Continue `prompt` (text or ids) with one method; yields a `Step` per pass.
+    """Continue `prompt` (text or ids) with one method; yield a `Step` per pass.
 
-    Options are those of `Settings` and of the method; `draft` names the draft model. Raises `LookaheadError` for bad input
-    at once.
+    Options are those of `Settings` and of the method. `draft` names the draft model. The call raises `LookaheadError` for
+    bad input, before iteration.
     """
     settings, method_options = split_options(options)
     return Lane(models, prompt, method, settings, method_options).steps()

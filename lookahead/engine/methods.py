@@ -1,4 +1,4 @@
-"""Every method by name: the strategies that run in the loop, and the generators that run in their own."""
+"""Every method by name: the strategies that run in the loop, and generators with their own loop."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from .external import EXTERNAL, ExternalGenerator
 if TYPE_CHECKING:
     from ..family.models import Models
 
-DRAFT = "draft"  # the draft model of a method that leaves the choice to the caller
+DRAFT = "draft"  # the default draft model
 
 
 def all_methods() -> tuple[str, ...]:
-    """The names of all methods."""
+    """Return the names of all methods."""
     return (*DRAFTERS, *EXTERNAL)
 
 
 def text_methods() -> tuple[str, ...]:
-    """The strategies that draft from the text alone."""
+    """Return the names of strategies that draft from the text alone."""
     return tuple(name for name, cls in DRAFTERS.items() if cls.text_only() and name != Naive.name)
 
 
 def method_label(method: str) -> str:
-    """A method's name and what it does, for a list to choose from."""
+    """Return a method's name with a short description."""
     return f"{method}: {method_class(method).summary.removeprefix('drafts ')}"
 
 
 def method_class(method: str) -> type[Drafter] | type[ExternalGenerator]:
-    """The method of that name, or a `MethodError` that lists them all."""
+    """Return the class of a method. Raises `MethodError` with all names if there is no such method."""
     if not isinstance(method, str) or method not in all_methods():
         raise MethodError("method", method, f"choose one of {', '.join(all_methods())}.")
     return DRAFTERS.get(method) or EXTERNAL[method]
 
 
 def needed_by(method: str) -> str | None:
-    """The draft model or trained head that a method drafts with by default; None if it needs none."""
+    """Return the default draft model or trained head of a method; None if it needs none."""
     cls = method_class(method)
     return (cls.draft_model or DRAFT) if cls.needs_draft else None
 
 
 def drafter_for(method: str, name: str, drafters: Collection[str]) -> str:
-    """The draft model that a method drafts with. `DRAFT` is a trained head if no such model is loaded and it accepts heads."""
+    """Return the draft model of a method. `DRAFT` selects a trained head if no draft model is loaded and heads are accepted."""
     cls = method_class(method)
     if not isinstance(name, str):
         raise MethodError("draft", name, f"give the name of a draft model: {', '.join(sorted(drafters))}.")
@@ -57,22 +57,22 @@ def drafter_for(method: str, name: str, drafters: Collection[str]) -> str:
 
 
 def methods_with(drafters: Collection[str]) -> tuple[str, ...]:
-    """The methods whose drafter is among these draft models and trained heads."""
+    """Return the methods that need no drafter, or one of these draft models and trained heads."""
     return tuple(m for m in all_methods() if not needed_by(m) or drafter_for(m, DRAFT, drafters) in drafters)
 
 
 def methods_for(models: Models) -> tuple[str, ...]:
-    """The methods whose draft model or trained head is loaded."""
+    """Return the methods whose draft model or trained head is loaded."""
     return methods_with({*models.drafts, *models.heads})
 
 
 def option_names(method: str) -> list[str]:
-    """The options of a method that are not settings of the run."""
+    """Return the names of a method's own options."""
     return [f.name for f in fields(method_class(method).Options)]
 
 
 def read_options(pairs: Iterable[str]) -> dict[str, Any]:
-    """`name=value` pairs as options: whole numbers become numbers, the rest stays text."""
+    """Return `name=value` pairs as options. Whole numbers are converted; other values are strings."""
     out: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = (part.strip() for part in pair.partition("="))
@@ -82,11 +82,11 @@ def read_options(pairs: Iterable[str]) -> dict[str, Any]:
     return out
 
 
-def options_of(method: str, given: Mapping[str, Any]) -> Any:
-    """A method's options. Raises `MethodError` for unknown ones."""
+def options_of(method: str, options: Mapping[str, Any]) -> Any:
+    """Return a method's `Options`. Raises `MethodError` for an unknown option."""
     known = option_names(method)
-    for name in given:
+    for name in options:
         if name not in known:
             hint = f"its options are: {', '.join(known)}." if known else "it takes no options."
             raise MethodError("option", name, f'unknown to "{method}"; {hint}')
-    return method_class(method).Options(**given)
+    return method_class(method).Options(**options)

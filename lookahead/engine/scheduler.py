@@ -1,7 +1,7 @@
-"""The fair schedule of a race: lanes take turns on one clock each, and never compute at the same time.
+"""The fair schedule of a race: every lane has a clock, and only one lane computes at a time.
 
-The next pass goes to the lane whose clock is furthest behind. A clock adds only its lane's measured work: drafting, the
-target's pass, the loop. Reading the prompt is excluded; lanes that can share it read it once.
+The next pass is computed for the lane with the lowest clock. A clock adds only the measured work of its lane: drafting, the
+target's pass, and the loop. Prefill is excluded. Lanes that can share a prompt read it once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,15 +12,15 @@ from .lane import Lane
 
 
 def schedule(lanes: Sequence[Lane], reading: Reading | None = None) -> Iterator[tuple[int, Step, float]]:
-    """Run all lanes to their end; yields a lane's number, its step and its clock then. May be closed at any step.
+    """Run all lanes to their end; yield (lane number, step, clock of the lane). May be closed at any step.
 
-    `reading` is called with the share of a long prompt that is read, before each of its parts. Its exceptions end the race.
+    `reading` is called before each part of a long prompt with the share that is read. Its exceptions end the race.
     """
-    texts: list[Request] = []
+    requests: list[Request] = []
     clocks = [0.0] * len(lanes)
-    running = {number: lane.steps(texts, reading) for number, lane in enumerate(lanes)}
+    running = {number: lane.steps(requests, reading) for number, lane in enumerate(lanes)}
     try:
-        # A prompt read with hidden states serves a lane without them too, but not the other way round.
+        # Lanes that need hidden states read the prompt first; other lanes can copy their cache.
         for number in sorted(running, key=lambda lane: not lanes[lane].keeps_states):
             yield number, next(running[number]), 0.0
         while running:

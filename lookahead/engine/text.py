@@ -1,6 +1,7 @@
-"""Between text and token ids: prompts, stop strings, and the text that each token adds.
+"""Convert text to token ids and back: prompts, stop strings, and the text that each token adds.
 
-A token may be half a character, which is held back until it is whole, so the pieces joined are exactly the text.
+A token may be a part of a character. Its text is returned with the token that completes the character, so the joined pieces
+are exactly the text.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ if TYPE_CHECKING:
 
 MOST_CHARACTERS = 1_000_000
 BROKEN = "\ufffd"
-LEAD = 4  # ids before those that are decoded: enough for a character that begins in one and ends in another
+LEAD = 4  # ids to decode before the new ones, because a character may begin in an earlier id
 
 
-def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: Any, *, chat: bool, vocab: int, room: int) -> list[int]:
-    """Ids of a prompt that is text or ids; `room` is the model's context in tokens. Raises `PromptError`."""
+def encode_prompt(
+    tokenizer: PreTrainedTokenizerBase, prompt: Any, *, chat: bool, vocab: int, context_length: int
+) -> list[int]:
+    """Return the ids of a prompt, which is text or ids. Raises `PromptError`, also if it fills the model's context."""
     if isinstance(prompt, str):
-        ids = _encode_text(tokenizer, prompt, chat, room)
+        ids = _encode_text(tokenizer, prompt, chat, context_length)
     elif (isinstance(prompt, Sequence) and not isinstance(prompt, (bytes, bytearray))) or hasattr(prompt, "tolist"):
         ids = prompt.tolist() if hasattr(prompt, "tolist") else list(prompt)
         for token in ids if isinstance(ids, list) else [ids]:
@@ -36,28 +39,28 @@ def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: Any, *, chat: bool
         raise PromptError("prompt", prompt, "type some text to continue.")
     if unknown := [token for token in ids if token >= vocab]:
         text = tokenizer.decode(unknown[:1])
-        raise PromptError("prompt", text, f"the model has no row for this token (id {unknown[0]}); remove it.")
-    if len(ids) >= room:
-        hint = f"it has {count(len(ids))} tokens and the model's context holds {count(room)}; shorten it."
+        raise PromptError("prompt", text, f"the model has no embedding for this token (id {unknown[0]}); remove it.")
+    if len(ids) >= context_length:
+        hint = f"it has {count(len(ids))} tokens and the model's context holds {count(context_length)}; shorten it."
         raise PromptError("prompt", prompt, hint)
     return ids
 
 
 def check_ids(texts: Sequence[Sequence[int]], vocab: int) -> None:
-    """Raise `SettingsError` if one of the earlier texts has an id that the model does not have."""
+    """Raise `SettingsError` if one of the earlier texts has an id outside the model's vocabulary."""
     if unknown := [token for text in texts for token in text if token >= vocab]:
         raise SettingsError("earlier", unknown[0], f"give token ids from 0 to {count(vocab - 1)}.")
 
 
-def _encode_text(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool, room: int) -> list[int]:
+def _encode_text(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool, context_length: int) -> list[int]:
     if not prompt.strip():
         raise PromptError("prompt", prompt, "type some text to continue.")
     if len(prompt) > MOST_CHARACTERS:
-        hint = f"it has {count(len(prompt))} characters and the model's context holds {count(room)} tokens; shorten it."
+        hint = f"it has {count(len(prompt))} characters and the model's context holds {count(context_length)} tokens; shorten it."
         raise PromptError("prompt", prompt, hint)
-    for at, character in enumerate(prompt):
+    for number, character in enumerate(prompt, start=1):
         if unicodedata.category(character) in ("Cc", "Cs") and character not in "\t\n\r\x85":
-            hint = f"character {at + 1} is the control character U+{ord(character):04X}; remove it."
+            hint = f"character {number} is the control character U+{ord(character):04X}; remove it."
             raise PromptError("prompt", prompt, hint)
     if not chat:
         return tokenizer(prompt, verbose=False)["input_ids"]
@@ -75,7 +78,7 @@ def as_chat(tokenizer: PreTrainedTokenizerBase, message: str, *, reply: bool = T
     try:
         text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=reply)
         text.encode()  # a lone surrogate has no tokens
-    except Exception as error:  # a template is a program of the model's authors
+    except Exception as error:  # a template is a program by the model's authors
         hint = f"this model's chat template fails ({remark(error)}); switch chat off, or choose another model."
         raise PromptError("chat", True, hint) from error
     if not text:
@@ -84,7 +87,7 @@ def as_chat(tokenizer: PreTrainedTokenizerBase, message: str, *, reply: bool = T
 
 
 class StopStrings:
-    """Whether ids generated after a prompt have just completed one of the stop strings."""
+    """Test whether the newest of the ids generated after a prompt completes a stop string."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, stops: Sequence[str], prompt: Sequence[int] = ()):
         self._tokenizer, self._stops, self._before = tokenizer, tuple(stops), list(prompt[-LEAD:])
@@ -93,9 +96,9 @@ class StopStrings:
 
     def __call__(self, generated: Sequence[int]) -> bool:
         ids = [*self._before, *generated]
-        at = len(ids) - min(len(generated), self._window)
-        lead = self._decode(ids[max(0, at - LEAD) : at]).rstrip(BROKEN)
-        tail = self._decode(ids[max(0, at - LEAD) :])[len(lead) :]
+        start = len(ids) - min(len(generated), self._window)
+        lead = self._decode(ids[max(0, start - LEAD) : start]).rstrip(BROKEN)
+        tail = self._decode(ids[max(0, start - LEAD) :])[len(lead) :]
         return any(stop in tail for stop in self._stops)
 
     def _decode(self, ids: Sequence[int]) -> str:
@@ -108,7 +111,7 @@ class Pieces:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, prompt: Sequence[int] = ()):
         self._tokenizer = tokenizer
         self._ids: list[int] = []
-        self._start = self._read = 0  # decode from `start`; the text up to `read` has been given out
+        self._start = self._read = 0  # decode from `_start`; the text of the ids before `_read` was returned
         for token in prompt:
             self.add(token)
 
@@ -116,7 +119,7 @@ class Pieces:
         return self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
     def add(self, token: int) -> str:
-        """Append a token; returns the text that it completes ("" after half a character)."""
+        """Append a token; return the text that it completes, or "" within a character."""
         self._ids.append(token)
         text = self.flush()
         if text.endswith(BROKEN) and len(self._ids) - self._read < 8:
@@ -126,12 +129,12 @@ class Pieces:
         return text
 
     def flush(self) -> str:
-        """The text that is not given out yet, which may end within a character."""
-        given = self._decode(self._ids[self._start : self._read])
-        return self._decode(self._ids[self._start :])[len(given) :]
+        """Return the text that was not returned yet. It may end within a character."""
+        returned = self._decode(self._ids[self._start : self._read])
+        return self._decode(self._ids[self._start :])[len(returned) :]
 
     def drafted(self, tokens: Sequence[int], parents: Sequence[int]) -> list[str]:
-        """The piece of every row of a draft, each decoded after its own ancestors."""
+        """Return the piece of every row of a draft, decoded after the row's ancestors."""
         tail = self._ids[self._start :]
         paths: list[list[int]] = []
         out = []

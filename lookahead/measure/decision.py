@@ -452,7 +452,7 @@ def _predicted(lane: LaneRecord, costs: PassCosts, ks: Sequence[int], here: bool
         return None
     if not here and drafter not in costs.drafters:
         return None
-    acceptance, levels = Acceptance.of(drafted), sum(max(depths(step.draft.parents)) for step in drafted)
+    acceptance, levels = Acceptance.from_steps(drafted), sum(max(depths(step.draft.parents)) for step in drafted)
     tested = sum(acceptance.tested)
     a, f = sum(acceptance.accepted) / max(1, tested), len(drafted) / len(lane.verified)
     token_s = sum(step.propose_s for step in lane.verified) / levels if here else costs.drafters[drafter].token_s

@@ -126,10 +126,10 @@ def time_lane(lane: Lane) -> Timing:
         verify_s=sum(step.verify_s for step in done),
         propose_s=sum(step.propose_s for step in done),
         overhead=1 - (lane.forward_seconds() - inside) / wall if lane.reports_drafts else None,
-        predicted=costs.of_passes(done, lane.options.get("draft"), level_rows(lane.options))
+        predicted=costs.price_passes(done, lane.options.get("draft"), level_rows(lane.options))
         if lane.reports_drafts
         else None,
-        acceptance=Acceptance.of(done),
+        acceptance=Acceptance.from_steps(done),
         depth=sum(max(depths(step.draft.parents[: step.draft.tested]), default=0) for step in done),
     )
 

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from ..core.events import COSTS, RULES, MethodError, Settings, SettingsError
 from ..core.numbers import count
 from ..core.text_files import lines
-from ..core.wording import in_words
+from ..core.wording import setting_labels
 from ..engine.methods import method_class, read_options
 from ..measure.scenarios import USUAL
 from ..servers.addresses import is_servers
@@ -126,7 +126,7 @@ def from_link(
 def changes(fields: Mapping[str, Any]) -> list[str]:
     """Describe the fields that differ from the defaults."""
     differing = {name: value for name, value in fields.items() if value != DEFAULTS[name]}
-    return [*in_words(differing), *(["as a chat message"] if fields["chat"] else [])]
+    return [*setting_labels(differing), *(["as a chat message"] if fields["chat"] else [])]
 
 
 def require_choice(name: str, value: Any, allowed: Sequence[str]) -> str:

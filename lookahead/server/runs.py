@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
-from ..core.wording import in_words
+from ..core.wording import setting_labels
 from ..measure import recordings
 from ..measure.scenarios import EVERY, USUAL
 from ..trace import wire
@@ -61,7 +61,7 @@ def recording(scenario: str, at: int | None = None, caption: str = "") -> str:
     if trace is None:
         return ""
     preset = next(preset for preset in EVERY if preset.id == scenario)
-    changes = f" ({', '.join(in_words(preset.options))})" if in_words(preset.options) else ""
+    changes = f" ({', '.join(setting_labels(preset.options))})" if setting_labels(preset.options) else ""
     caption = caption or f"{preset.note}{changes} {CAPTION if trace.models.spec == USUAL else REAL_TIME}"
     events = wire.events(trace, caption.format(cpu=trace.machine.cpu), link=f"?recording={scenario}", at=at)
     return complete_batch(f"recording-{scenario}" + (f"-{at}" if at else ""), events)

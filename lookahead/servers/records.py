@@ -182,7 +182,7 @@ def summarize(records: Sequence[AcceptanceRecord]) -> dict[str, Any]:
     drafts: Counter[tuple[int, bool]] = Counter()
     for record in records:
         drafts.update(record.drafts)
-    acceptance = Acceptance.of_counts(drafts)
+    acceptance = Acceptance.from_counts(drafts)
     fixed = all(record.has_fixed_length for record in records)
     return {
         "texts": len(records), "engines": sorted({record.engine for record in records}),

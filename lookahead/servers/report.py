@@ -165,7 +165,7 @@ def _counts(completions: Sequence[Completion]) -> list[int]:
 def _tested(completions: Sequence[Completion]) -> Acceptance:
     """Return acceptance by position. If a pass accepted fewer tokens than it drafted, the next token was rejected."""
     passes = (part for completion in completions for part in completion.passes if part.drafted)
-    return Acceptance.of_counts((part.accepted, part.accepted < part.drafted) for part in passes)
+    return Acceptance.from_counts((part.accepted, part.accepted < part.drafted) for part in passes)
 
 
 def _latency(completions: Sequence[Completion]) -> dict[str, float | None]:

@@ -135,7 +135,7 @@ def acceptance_by_position(trace: RaceRecord, dark: bool = False) -> go.Figure:
     """
 
     def counts(record: LaneRecord) -> dict[int, tuple[int, int]]:
-        acceptance = Acceptance() if record.opaque else Acceptance.of(record.verified)
+        acceptance = Acceptance() if record.opaque else Acceptance.from_steps(record.verified)
         return dict(enumerate(zip(acceptance.accepted, acceptance.tested, strict=True), start=1))
 
     hover = "position %{x}: accepted in %{customdata[0]} of %{customdata[1]} drafts tested there (%{y:.0f}%)"

@@ -338,7 +338,7 @@ class RaceRecord(Record):
             num_accepted_draft_tokens=sum(accepted),
             mean_acceptance_length=1 + sum(accepted) / len(steps) if steps else None,
             draft_acceptance_rate=sum(accepted) / rows if rows else None,
-            acceptance_rate_per_position=list(Acceptance.of(steps).rates),
+            acceptance_rate_per_position=list(Acceptance.from_steps(steps).rates),
             accepted_histogram=histogram(accepted),
             speedup=rate / base if rate and base else None,
             finish=record.steps[-1].finish if record.steps else None,
@@ -351,7 +351,7 @@ class RaceRecord(Record):
     def predicted(self, lane: int) -> PricedRun | None:
         """Return the predicted times of a lane's passes; None for an opaque lane, and for one that has not run."""
         record = self.lanes[lane]
-        priced = self.costs.pass_costs().of_passes(
+        priced = self.costs.pass_costs().price_passes(
             record.verified, record.options.get("draft"), level_rows(record.options)
         )
         return None if record.opaque or not record.verified or min(priced.plain_s, priced.seconds) <= 0 else priced

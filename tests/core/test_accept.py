@@ -1,9 +1,8 @@
-"""The acceptance rules against enumeration, with the odds stated.
+"""The acceptance rules, compared with enumeration.
 
-The chi-square tests draw thousands of short texts with fixed seeds and compare their frequencies
-with the target's exact distribution, enumerated. A correct rule fails a fresh set of seeds once
-in ten thousand; the seeds being fixed, the result here never changes. The broken rules at the
-end show that the tests can fail.
+The chi-square tests draw thousands of short texts with fixed seeds. They compare the frequencies with the target's exact
+distribution. A correct rule fails with one set of seeds in ten thousand. The seeds are fixed, so the result is always the
+same. The broken rules at the end show that the tests can fail.
 """
 
 import itertools
@@ -37,7 +36,7 @@ PROMPT = (1, 2)
 
 
 def exact(settings, target):
-    """Probability of every text of LENGTH tokens, by enumeration."""
+    """Return the probability of every text of LENGTH tokens, by enumeration."""
     rule = accept.rule_for(settings)
     out = {}
     for text in itertools.product(range(VOCAB), repeat=LENGTH):
@@ -50,12 +49,12 @@ def exact(settings, target):
 
 
 def from_tables(settings, drafter):
-    """The steps of a text that tables write."""
+    """Return the steps of a text with TARGET and a drafter of tables."""
     return table_steps(None, settings, target=TARGET, prompt=PROMPT, drafter=drafter)
 
 
 def observed(settings, steps, runs=RUNS):
-    """Texts of that many runs, a seed each; `steps` are those of settings."""
+    """Count the texts of `runs` runs with different seeds; `steps(settings)` runs one."""
     texts = Counter()
     for seed in range(runs):
         changed = Settings(**{**{n: getattr(settings, n) for n in Settings.names()}, "seed": seed})
@@ -64,29 +63,29 @@ def observed(settings, steps, runs=RUNS):
 
 
 def p_value(settings, drafter, runs=RUNS):
-    """How well texts that tables write follow the target's distribution."""
+    """Return the chi-square p-value of texts with TARGET and a drafter of tables."""
     return agreement(settings, TARGET, partial(from_tables, drafter=drafter), runs)
 
 
 def agreement(settings, target, steps, runs=RUNS):
-    """Chi-square p-value; cells expected under five times are pooled."""
+    """Return the chi-square p-value; cells with an expected count below five are pooled."""
     expected, seen = exact(settings, target), observed(settings, steps, runs)
-    assert not seen.keys() - {t for t, p in expected.items() if p > 0}, "a text the target would never write"
-    cells, rest = [], [0.0, 0.0]
+    assert not seen.keys() - {t for t, p in expected.items() if p > 0}, "a text with probability 0"
+    cells, pooled = [], [0.0, 0.0]
     for text, p in expected.items():
         if p * runs >= 5:
             cells.append((seen[text], p * runs))
         else:
-            rest[0] += seen[text]
-            rest[1] += p * runs
-    if rest[1] > 0:
-        cells.append(tuple(rest))
+            pooled[0] += seen[text]
+            pooled[1] += p * runs
+    if pooled[1] > 0:
+        cells.append(tuple(pooled))
     total = sum(c[1] for c in cells)
     return chisquare([c[0] for c in cells], [c[1] * runs / total for c in cells]).pvalue
 
 
 class Branching(Drafter):
-    """Drafts a tree from the small model: `shape` is its parents; rows sampled, or picked (q a point mass)."""
+    """Drafts a tree from the small model. `shape` has its parents. Rows are sampled, or picked with a point mass as q."""
 
     name = "branching"
     shape = (-1, -1, 0, 0, 1)
@@ -102,7 +101,7 @@ class Branching(Drafter):
             if self.sampled:
                 pick = self.rule.choose(logits, [*context, *above])
                 token, q = pick.token, pick.q
-            else:  # the likeliest not yet taken by a sibling
+            else:  # the likeliest token that no sibling has
                 taken = [tokens[r] for r, p in enumerate(self.shape[:row]) if p == parent]
                 token, q = next(t for t in logits.argsort(descending=True).tolist() if t not in taken), None
             paths.append([*above, token])
@@ -116,14 +115,14 @@ class Picked(Branching):
 
 
 def method(name, **options):
-    """A strategy of ours, drafting from DRAFTER where it needs a model."""
+    """Return a function that makes a strategy, with DRAFTER as its draft model."""
 
-    def made(resources):
+    def make(resources):
         cls = DRAFTERS[name]
         return cls(Resources(resources.rule, DRAFTER.fresh(), resources.pass_s), cls.Options(**options))
 
-    made.__name__ = name
-    return made
+    make.__name__ = name
+    return make
 
 
 def sampled_tree(resources):
@@ -156,7 +155,7 @@ def test_the_rejection_rule_holds_for_every_shape_of_draft(drafter, k):
 
 
 class Reader(CachedLM):
-    """A real model that is asked as a table is."""
+    """A real model with the interface of a table."""
 
     def logits_after(self, context):
         self.reset()
@@ -180,7 +179,7 @@ HEADS = {
 
 @pytest.mark.parametrize("name", ["medusa", "eagle", "eagle-tree", "block", "block-tree"])
 def test_the_rejection_rule_holds_for_trained_heads(name, small):
-    """A head reads hidden states, so its target is a real model, and so are its weights, which are random."""
+    """A head reads hidden states, so its target is a real model. The weights are random."""
     shape = HEADS[name.removesuffix("-tree")]
     torch.manual_seed(2)
     network = NETWORKS[shape.kind](shape, *small.tables).eval().requires_grad_(False)
@@ -199,7 +198,7 @@ def test_the_rejection_rule_holds_for_trained_heads(name, small):
     rejected = sum(
         step.accepted < len(step.draft) for step in steps(sampling(rule="rejection", max_new_tokens=60, k=2))
     )
-    assert rejected, "or nothing was tested"
+    assert rejected, "without rejections nothing is tested"
 
 
 @pytest.mark.parametrize("bug", [bugs.NoResidual, bugs.UnprocessedQ, bugs.NoiseReused])
@@ -222,7 +221,7 @@ def test_coupled_noise_is_gumbel_and_shared_across_vocabulary_sizes():
     assert not torch.equal(rule.noise(3, 100), accept.Coupled(sampling(seed=1)).noise(3, 100))
 
 
-def test_penalty_sees_the_rows_above():
+def test_penalty_includes_the_rows_above():
     rule = accept.Greedy(Settings(repetition_penalty=2.0))
     logits = torch.tensor([[2.0, 1.5, -1.0]] * 2)
     out = rule.process(logits, [2], [[], [0]])
@@ -234,16 +233,16 @@ def test_top_k_and_top_p_match_transformers():
 
     torch.manual_seed(0)
     logits, context = torch.randn(1, 50) * 3, [3, 7, 7, 20]
-    theirs = logits.clone()
+    expected = logits.clone()
     for processor in (
         hf.RepetitionPenaltyLogitsProcessor(1.3), hf.TemperatureLogitsWarper(0.7), hf.TopKLogitsWarper(12), hf.TopPLogitsWarper(0.8),
     ):  # fmt: skip
-        theirs = processor(torch.tensor([context]), theirs)
-    ours = accept.Coupled(sampling(temperature=0.7, top_k=12, top_p=0.8, repetition_penalty=1.3)).process(
+        expected = processor(torch.tensor([context]), expected)
+    processed = accept.Coupled(sampling(temperature=0.7, top_k=12, top_p=0.8, repetition_penalty=1.3)).process(
         logits, context
     )
-    assert torch.equal(theirs.softmax(-1) > 0, ours.softmax(-1) > 0)
-    assert torch.allclose(theirs.softmax(-1), ours.softmax(-1))
+    assert torch.equal(expected.softmax(-1) > 0, processed.softmax(-1) > 0)
+    assert torch.allclose(expected.softmax(-1), processed.softmax(-1))
 
 
 def test_accepting_or_resampling_from_the_residual_gives_p_back():
@@ -270,10 +269,10 @@ def test_explanations_give_probabilities_without_changing_outcomes():
     silent = table_steps("draft", Settings(max_new_tokens=30, k=3, details=False))
     assert emitted(steps) == emitted(silent)
     for step in steps[1:]:
-        settled = [t for t in step.tests if t.outcome != "rejected"]
-        assert [t.token for t in settled] == list(step.emitted)
-        for test in settled:
+        emitting = [t for t in step.tests if t.outcome != "rejected"]
+        assert [t.token for t in emitting] == list(step.emitted)
+        for test in emitting:
             assert 0 < test.p <= 1
             assert test.entropy >= 0
-            assert test.top[0][0] == test.token, "greedy takes the favourite"
+            assert test.top[0][0] == test.token, "greedy selects the likeliest token"
             assert len(test.top) == 5

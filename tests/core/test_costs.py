@@ -1,4 +1,4 @@
-"""The cost model against sums made by hand."""
+"""The cost model, compared with sums that were computed by hand."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ DRAFTER = DrafterCosts(CostCurve((1, 2), (0.001, 0.0015), 0.0005), 0.0002, cold_
 COSTS = PassCosts(CURVE, {"small": DRAFTER})
 
 
-def test_the_curve_reads_between_its_points():
+def test_the_curve_is_interpolated():
     assert [CURVE.pass_s(rows) for rows in (3, 6)] == pytest.approx([0.016, 0.028])
     assert CURVE.pass_s(3, branches=2) == pytest.approx(0.019)
     assert CURVE.ratio(2) == pytest.approx(1.2)
@@ -25,7 +25,7 @@ def test_a_draft_costs_its_tokens_and_the_switch():
     )
 
 
-def test_all_of_it_is_scaled():
+def test_all_costs_are_scaled():
     twice = COSTS.scaled(2)
     assert [twice.pass_s(4), twice.pass_s(4, 2)] == pytest.approx([0.040, 0.046])
     assert [twice.drafters["small"].switch_s(1), twice.drafters["small"].token_s] == pytest.approx([0.010, 0.0024])
@@ -42,7 +42,7 @@ def test_a_prediction_adds_up():
     assert COSTS.predict(0.9, 0, "small").speedup == 1.0
 
 
-def test_what_was_measured_stands_in():
+def test_measured_values_replace_expected_ones():
     expected = COSTS.predict(0.5, 3, "small", tokens=3.0, token_s=0.002, rows_per_token=2, branching=0.5, share=0.25)
     assert expected.rows == 7
     drafted = CURVE.pass_s(7) + 0.5 * 0.003 + 3 * 0.002 + 0.001
@@ -58,21 +58,21 @@ def step(draft, accepted, propose_s=0.5):
 
 
 def test_a_run_is_priced_pass_by_pass():
-    """The draft model reads the root, later what it has not read: a token of its own that nobody fed it, and the bonus."""
+    """The draft model first reads the root. Later it reads its last drafted token, which is not in its cache, and the bonus."""
     chain, tree = Draft.chain([1, 2], "draft"), Draft((1, 2, 3), (-1, -1, 0), None, ("tree",) * 3)
-    one = COSTS.of_passes([step(chain, 2), step(chain, 0)], "small", {"draft": 1})
+    run = COSTS.price_passes([step(chain, 2), step(chain, 0)], "small", {"draft": 1})
     first, second = 0.001 + 0.001, 0.0015 + 0.001  # the second begins with two unread rows
-    assert one.draft_s == pytest.approx(first + second + 2 * (2 * 0.0002 + 0.006))
-    assert one.verify_s == pytest.approx(2 * (0.016 + 0.001))
-    assert one == PricedRun(4, 0.010, one.verify_s, one.draft_s)
-    assert one.speedup == pytest.approx(4 * 0.010 / one.seconds)
-    branched = COSTS.of_passes([step(tree, 0)], "small", {"tree": 2})
+    assert run.draft_s == pytest.approx(first + second + 2 * (2 * 0.0002 + 0.006))
+    assert run.verify_s == pytest.approx(2 * (0.016 + 0.001))
+    assert run == PricedRun(4, 0.010, run.verify_s, run.draft_s)
+    assert run.speedup == pytest.approx(4 * 0.010 / run.seconds)
+    branched = COSTS.price_passes([step(tree, 0)], "small", {"tree": 2})
     assert branched.verify_s == pytest.approx(0.020 + 0.003 + 0.001)
     assert branched.draft_s == pytest.approx(0.001 + (0.0015 + 0.0005) + 2 * 0.0002 + 0.006)
 
 
-def test_looking_up_is_free_and_an_unknown_draft_model_takes_what_it_took():
+def test_lookup_is_free_and_an_unknown_draft_model_takes_the_measured_time():
     lookup = Draft.chain([1, 2], "ngram")
-    assert COSTS.of_passes([step(lookup, 1), step(Draft(), 0)], None, {"draft": 1}).draft_s == 0
+    assert COSTS.price_passes([step(lookup, 1), step(Draft(), 0)], None, {"draft": 1}).draft_s == 0
     old = dataclasses.replace(COSTS, drafters={})
-    assert old.of_passes([step(Draft.chain([1], "draft"), 1)], "small", {"draft": 1}).draft_s == 0.5
+    assert old.price_passes([step(Draft.chain([1], "draft"), 1)], "small", {"draft": 1}).draft_s == 0.5

@@ -1,4 +1,4 @@
-"""Figures for readers: the unit fits, and rounding never makes a figure that the next unit should have."""
+"""Numbers for readers: the unit is right, also after rounding."""
 
 import pytest
 

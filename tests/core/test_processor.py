@@ -1,4 +1,4 @@
-"""The cores that a process may use: the machine's, or those whose time its container is given."""
+"""The cores that a process may use: those of the machine, or fewer in a container."""
 
 from math import inf
 

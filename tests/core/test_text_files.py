@@ -1,4 +1,4 @@
-"""Text files of other programs: the encoding, what ends a line, and tables that no spreadsheet computes."""
+"""Text files of other programs: encoding, line ends, and tables that no spreadsheet computes."""
 
 import csv
 import io
@@ -7,13 +7,13 @@ import pytest
 
 from lookahead.core.text_files import csv_file, csv_text, decoded, lines
 
-SEPARATORS = "\u2028\u2029\u0085\x0b\x0c\x1c\x1d\x1e"  # ends of lines for Python, none for JSON
+SEPARATORS = "\u2028\u2029\u0085\x0b\x0c\x1c\x1d\x1e"  # line ends in Python, but not in JSON
 
 
 def test_only_line_feeds_and_carriage_returns_end_a_line():
     assert lines("a\nb\r\nc\rd") == ["a", "b", "c", "d"]
     assert lines(f"a{SEPARATORS}b\n") == [f"a{SEPARATORS}b", ""]
-    assert lines("\ufeffa\n\ufeffb\ufeff") == ["a", "b\ufeff"], "of joined files, each has a mark"
+    assert lines("\ufeffa\n\ufeffb\ufeff") == ["a", "b\ufeff"], "each of the joined files has a mark"
 
 
 def test_a_byte_order_mark_is_ignored():
@@ -21,7 +21,7 @@ def test_a_byte_order_mark_is_ignored():
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1", "cp1252"])
-def test_another_encoding_gets_a_sentence(encoding):
+def test_another_encoding_gets_a_clear_message(encoding):
     with pytest.raises(UnicodeError, match="it is not UTF-8 text; save it as UTF-8"):
         decoded('{"prompt": "für"}'.encode(encoding))
 

@@ -1,4 +1,4 @@
-"""Formulas against simulation and against each other."""
+"""The formulas, compared with simulation and with each other."""
 
 import random
 
@@ -8,7 +8,7 @@ from lookahead.core import theory
 
 
 @pytest.mark.parametrize(("alpha", "k"), [(0.0, 4), (0.3, 1), (0.6, 4), (0.9, 8), (1.0, 5)])
-def test_expected_tokens_is_what_coins_give(alpha, k):
+def test_expected_tokens_agrees_with_simulation(alpha, k):
     draws = random.Random(f"{alpha}{k}")
     n, total = 40_000, 0
     for _ in range(n):
@@ -16,7 +16,7 @@ def test_expected_tokens_is_what_coins_give(alpha, k):
         while run < k and draws.random() < alpha:
             run += 1
         total += run + 1
-    # Standard error below (k + 1) / (2 sqrt(n)); six of them leave odds under one in a hundred million.
+    # The standard error is below (k + 1) / (2 sqrt(n)). Six of them are exceeded less than once in 100 million runs.
     assert theory.expected_tokens(alpha, k) == pytest.approx(total / n, abs=6 * (k + 1) / (2 * n**0.5))
 
 

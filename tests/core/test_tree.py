@@ -1,4 +1,4 @@
-"""The shape of drafts, against brute force."""
+"""The shape of drafts, compared with brute force."""
 
 import random
 
@@ -36,7 +36,7 @@ def test_mask_depths_and_children_agree_with_brute_force(seed):
     assert tree.branch_count(parents) == len(leaves)
 
 
-def test_trie_merges_prefixes_and_keeps_the_first_candidate_whole():
+def test_trie_merges_prefixes_and_keeps_the_whole_first_candidate():
     tokens, parents, origins = tree.trie([[1, 2, 3], [1, 2, 4], [5]], rows=10)
     assert tokens == [1, 2, 3, 4, 5]
     assert parents == [-1, 0, 1, 1, -1]

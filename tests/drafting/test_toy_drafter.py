@@ -1,4 +1,4 @@
-"""To add a strategy takes one file and one line in the registry: it races, is measured and is offered everywhere by name."""
+"""A strategy is one file and one line in the registry. Then it can be raced, measured and selected by name."""
 
 import re
 
@@ -22,13 +22,13 @@ PROMPT = "Once upon a time there was a small frog who"
 
 @pytest.fixture(params=[Echo, Single, Pair], ids=lambda toy: toy.name)
 def toy(request, monkeypatch):
-    """A strategy whose line is in the registry."""
+    """Add a strategy to the registry."""
     monkeypatch.setitem(DRAFTERS, request.param.name, request.param)
     return request.param
 
 
 @pytest.mark.parametrize(("k", "temperature"), [(2, 0.0), ("auto", 0.8)])
-def test_it_races_and_emits_what_naive_emits(models, toy, k, temperature):
+def test_it_races_and_emits_the_same_text_as_naive(models, toy, k, temperature):
     trace = finished(
         lookahead.race(models, PROMPT, ["naive", toy.name], max_new_tokens=32, k=k, temperature=temperature)
     )
@@ -41,19 +41,19 @@ def test_it_races_and_emits_what_naive_emits(models, toy, k, temperature):
     assert (toy.name in begun["modelled"]) == toy.needs_draft
 
 
-def test_it_is_offered_where_its_model_is_loaded(models, toy):
+def test_it_is_offered_if_its_model_is_loaded(models, toy):
     assert toy.name in lookahead.METHODS and toy.name in methods_for(models)
     assert (toy.name in methods_with([])) == (not toy.needs_draft)
     assert toy.name in batches.shared_methods(models)
     listed = {method: label for label, method in race_tab._methods(stand_in(Limits()), "pocket")}
     assert listed[toy.name] == f"{toy.name}: {toy.summary.removeprefix('drafts ')}"
     offered = [method for method, _ in drafters._drafters(models).values()]
-    assert (toy.name in offered) == (not toy.needs_draft), "a model's drafter is offered once"
+    assert (toy.name in offered) == (not toy.needs_draft), "a drafter with a model is offered once"
 
 
 def test_the_bench_measures_it(models, toy):
-    asked = [bench.Question("q", "story", PROMPT, False, {})]
-    *_, last = bench.measure(models, [toy.name], asked, repeat=1, max_new_tokens=12)
+    questions = [bench.Question("q", "story", PROMPT, False, {})]
+    *_, last = bench.measure(models, [toy.name], questions, repeat=1, max_new_tokens=12)
     report = last.result
     row = next(row for row in report["rows"] if row["method"] == toy.name)
     assert row["identical"] and row["predicted_speedup"] > 0
@@ -71,5 +71,5 @@ def test_the_readme_lists_every_method_by_its_summary():
     text = (ROOT / "README.md").read_text(encoding="utf-8").partition("| method | what it does |\n|---|---|\n")[2]
     rows = re.findall(r"^\| `(.+?)` \| (.+) \|$", text.partition("\n\n")[0], re.M)
     assert [name for name, _ in rows] == list(all_methods()) == [*DRAFTERS, *EXTERNAL]
-    for name, words in rows:
-        assert re.match(re.escape(method_class(name).summary) + r"(,|:| \(|$)", words), name
+    for name, text in rows:
+        assert re.match(re.escape(method_class(name).summary) + r"(,|:| \(|$)", text), name

@@ -1,4 +1,4 @@
-"""The loop, over weightless models: lossless, exact accept patterns, honest ends."""
+"""The loop with table models: lossless text, exact acceptance patterns, and ends."""
 
 import random
 
@@ -26,7 +26,7 @@ METHODS_WITHOUT_NAIVE = [m for m in METHODS if m != "naive"]
 
 
 def drafting(rule, draft):
-    """A fresh `draft` drafter."""
+    """Return a new `draft` drafter."""
     return DraftModel(Resources(rule, draft), DraftModel.Options())
 
 
@@ -42,7 +42,7 @@ def drafting(rule, draft):
     ],
     ids=["greedy", "penalty", "coupled", "coupled-processed"],
 )
-def test_every_method_writes_what_naive_writes(method, k, changes):
+def test_every_method_writes_the_same_text_as_naive(method, k, changes):
     for seed in range(3):
         settings = Settings(max_new_tokens=60, k=k, seed=seed, **changes)
         target, draft = TableLM(12, seed=seed), TableLM(12, seed=seed, spread=1.5)
@@ -75,13 +75,13 @@ def test_bookkeeping_of_every_step():
             assert step.statuses.count("window") == step.draft.window
             assert [step.draft.tokens[row] for row in step.path] == list(step.emitted[: len(step.path)])
             assert len(step.emitted) - len(step.path) in (0, 1)
-            own = step.origins[-1]
-            assert own in ("accepted", "correction", "bonus")
-            if own == "correction":
+            origin = step.origins[-1]
+            assert origin in ("accepted", "correction", "bonus")
+            if origin == "correction":
                 assert "rejected" in step.statuses
-            if own == "bonus":
+            if origin == "bonus":
                 leaf = step.path[-1] if step.path else -1
-                assert leaf not in step.draft.parents[: step.draft.tested], "nothing was drafted behind it"
+                assert leaf not in step.draft.parents[: step.draft.tested], "nothing was drafted after it"
 
 
 def test_only_the_last_token_is_missing_from_the_cache():
@@ -117,16 +117,16 @@ def test_eos_inside_an_accepted_run_ends_the_text_there():
     target = TableLM(16)
     whole = emitted(table_steps("naive", Settings(max_new_tokens=40), target=target))
     eos = whole[7]
-    at = whole.index(eos)
+    end = whole.index(eos)
     steps = table_steps("draft", Settings(max_new_tokens=40, k=6), target=target, draft=target, eos=[eos])
-    assert emitted(steps) == whole[: at + 1]
+    assert emitted(steps) == whole[: end + 1]
     last = steps[-1]
     assert last.finish == "eos"
-    assert last.origins == ("accepted",) * len(last.emitted), "self-drafted, so eos was an accepted token"
-    assert last.statuses.count("accepted") == len(last.emitted), "rows past the end are not counted as accepted"
+    assert last.origins == ("accepted",) * len(last.emitted), "the draft is the target's own, so eos was accepted"
+    assert last.statuses.count("accepted") == len(last.emitted), "rows after the end are not counted as accepted"
 
 
-def test_the_context_is_never_overrun():
+def test_the_context_is_never_exceeded():
     target = TableLM(16, context_length=20)
     draft = TableLM(16, seed=0, context_length=20)
     for method in METHODS:
@@ -135,16 +135,16 @@ def test_the_context_is_never_overrun():
         assert 3 + len(emitted(steps)) == 20
 
 
-def test_auto_gives_up_on_a_hopeless_draft_and_only_probes():
+def test_auto_only_probes_a_useless_draft_model():
     target, draft = TableLM(200, seed=0), TableLM(200, seed=9)
     steps = table_steps("draft", Settings(max_new_tokens=400, k="auto"), target=target, draft=draft)[1:]
     drafted = [len(step.draft) for step in steps]
-    assert sum(drafted[:40]) > 0, "it tried"
-    assert sum(1 for d in drafted[100:] if d) <= 12, "then it only probes, rarely"
+    assert sum(drafted[:40]) > 0, "it drafts at first"
+    assert sum(1 for d in drafted[100:] if d) <= 12, "later there are only a few probes"
 
 
-def rounds(policy, count, confidence, stands):
-    """Let a drafter whose confidence is always `confidence`, and of whose tokens the first `stands` stand, draft for a while."""
+def rounds(policy, count, confidence, correct):
+    """Return the lengths of `count` drafts with a constant confidence, whose first `correct` tokens are accepted."""
     lengths = []
     for index in range(count):
         length, reach = 0, 1.0
@@ -152,14 +152,17 @@ def rounds(policy, count, confidence, stands):
         while length < most and not (length and stop.stops(reach, length)):
             length += 1
             reach *= confidence
-        accepted = min(stands, length)
+        accepted = min(correct, length)
         statuses = ("accepted",) * accepted + ("rejected",) * (accepted < length)
         statuses += ("unvisited",) * (length - len(statuses))
         draft = Draft.chain([1] * length, "x", chances=[confidence] * length)
         emitted = (1,) * (accepted + 1)
         origins = ("accepted",) * accepted + ("bonus",)
-        took = {"propose_s": random.expovariate(1), "verify_s": random.expovariate(1)}  # a busy machine: never read
-        policy.observe(Step("verify", index, draft, statuses, emitted=emitted, origins=origins, **took))
+        seconds = {
+            "propose_s": random.expovariate(1),
+            "verify_s": random.expovariate(1),
+        }  # measured times, which the policy must ignore
+        policy.observe(Step("verify", index, draft, statuses, emitted=emitted, origins=origins, **seconds))
         lengths.append(length)
     return lengths
 
@@ -169,40 +172,42 @@ def test_auto_drafts_as_far_as_it_pays():
         return 0.98 + 0.02 * rows
 
     assert (
-        rounds(AdaptiveLength(pass_s, 12, {"x": DraftCost(0.05, 0.0)}), 60, confidence=0.9, stands=12)[-5:] == [12] * 5
-    ), "all stand: as long as may be"
-    assert set(rounds(AdaptiveLength(pass_s, 12, {"x": DraftCost(0.05, 0.0)}), 60, confidence=0.9, stands=2)[-20:]) <= {
+        rounds(AdaptiveLength(pass_s, 12, {"x": DraftCost(0.05, 0.0)}), 60, confidence=0.9, correct=12)[-5:] == [12] * 5
+    ), "all are accepted: the longest drafts"
+    assert set(
+        rounds(AdaptiveLength(pass_s, 12, {"x": DraftCost(0.05, 0.0)}), 60, confidence=0.9, correct=2)[-20:]
+    ) <= {
         2,
         3,
         4,
-    }, "two stand: little more than two"
-    hopeless = rounds(AdaptiveLength(pass_s, 12, {"x": DraftCost(0.05, 0.0)}), 200, confidence=0.9, stands=0)
-    assert sum(hopeless[:10]) > 0
-    assert sum(1 for n in hopeless[20:] if n) <= 6, "none stand: rare tries"
+    }, "two are accepted: slightly more than two"
+    useless = rounds(AdaptiveLength(pass_s, 12, {"x": DraftCost(0.05, 0.0)}), 200, confidence=0.9, correct=0)
+    assert sum(useless[:10]) > 0
+    assert sum(1 for n in useless[20:] if n) <= 6, "none is accepted: rare probes"
     assert (
-        sum(rounds(AdaptiveLength(pass_s, 12, {"x": DraftCost(1.2, 0.0)}), 200, confidence=0.9, stands=1)[60:]) <= 12
-    ), "too dear a drafter"
+        sum(rounds(AdaptiveLength(pass_s, 12, {"x": DraftCost(1.2, 0.0)}), 200, confidence=0.9, correct=1)[60:]) <= 12
+    ), "the drafter is too expensive"
 
 
-def test_auto_ends_where_the_next_row_is_dear():
-    """Where rows are computed in groups, the first of a further group costs several times as much as those before it."""
+def test_auto_ends_before_an_expensive_row():
+    """If rows are computed in groups, the first row of a group costs several times as much as the rows before it."""
 
     def pass_s(rows, branches):
         return 0.98 + 0.02 * min(rows, 5) + 0.4 * max(0, rows - 5)
 
     assert (
-        rounds(AdaptiveLength(pass_s, 8, {"x": DraftCost(0.05, 0.0)}), 40, confidence=0.8, stands=4)[-10:] == [4] * 10
+        rounds(AdaptiveLength(pass_s, 8, {"x": DraftCost(0.05, 0.0)}), 40, confidence=0.8, correct=4)[-10:] == [4] * 10
     )
 
 
-def test_a_bad_first_draft_does_not_put_a_good_drafter_to_rest():
+def test_a_bad_first_draft_does_not_pause_a_good_drafter():
     policy = AdaptiveLength(lambda rows, branches: 0.94 + 0.06 * rows, 8, {"x": DraftCost(0.12, 0.0)})
-    rounds(policy, 1, confidence=0.9, stands=0)
-    assert all(rounds(policy, 20, confidence=0.9, stands=4))
+    rounds(policy, 1, confidence=0.9, correct=0)
+    assert all(rounds(policy, 20, confidence=0.9, correct=4))
 
 
-def test_what_is_expected_to_bring_more_may_begin_worse():
-    """A long first draft of which nothing stands, where rows and drafting are dear: a head goes on, a stranger rests."""
+def test_a_higher_expectation_allows_a_worse_first_draft():
+    """A long first draft is rejected, and rows and drafting are expensive. A head continues; an unknown drafter is paused."""
 
     def pass_s(rows, branches):
         return 0.88 + 0.12 * rows
@@ -218,14 +223,14 @@ def test_what_is_expected_to_bring_more_may_begin_worse():
     assert may_draft(HEAD_TOKENS) == 8 and may_draft(EXPECTED_TOKENS) == 0
 
 
-def test_auto_may_choose_nothing_where_rows_are_dear():
+def test_auto_may_draft_nothing_if_rows_are_expensive():
     policy = AdaptiveLength(lambda rows, branches: float(rows), 8)
     assert policy.trim(Draft.chain([1, 2, 3], "x", chances=[0.9, 0.9, 0.9])) == Draft()
     assert policy.stop_rule("x").stops(0.9, 1)
 
 
 def test_auto_drafts_a_long_match_in_parts():
-    """Where each further row costs the same, two short drafts bring what one long draft does, and lose less if it fails."""
+    """If each row costs the same, two short drafts gain as much as one long draft, and lose less after a rejection."""
 
     def pass_s(rows, branches):
         return max(1.0, 0.5 + 0.12 * rows)
@@ -235,7 +240,7 @@ def test_auto_drafts_a_long_match_in_parts():
     assert len(AdaptiveLength(pass_s, 32).trim(match)) == best < 12
 
 
-def test_auto_keeps_the_rows_that_pay():
+def test_auto_keeps_the_rows_that_gain_time():
     policy = AdaptiveLength(lambda rows, branches: 1 + 0.05 * (rows - 1), 8)
     tree = Draft((1, 2, 3, 4), (-1, 0, 1, -1), None, ("x",) * 4, (0.9, 0.9, 0.02, 0.01))
     kept = policy.trim(tree)
@@ -243,8 +248,8 @@ def test_auto_keeps_the_rows_that_pay():
     assert kept.parents == (-1, 0)
 
 
-def test_auto_learns_what_a_claim_is_worth():
-    """A drafter that claims 0.9 and is always wrong is soon not believed."""
+def test_auto_corrects_confidences():
+    """The confidence 0.9 is corrected if every token is rejected."""
     policy = AdaptiveLength(lambda rows, branches: 1 + 0.02 * rows, 8, {"x": DraftCost()})
     claim = Draft.chain([1], "x", chances=[0.9])
     before = policy.reaches(claim)[0]
@@ -256,8 +261,8 @@ def test_auto_learns_what_a_claim_is_worth():
     assert policy.limit("x") == 0
 
 
-def test_a_wrong_parent_changes_the_answer():
-    """The double would notice a broken mask: its logits depend on the path."""
+def test_a_wrong_parent_changes_the_logits():
+    """The logits of `TableLM` depend on the path, so they reveal a wrong mask."""
     lm = TableLM(16)
     lm.extend([1, 2, 3])
     straight, tree = lm.forward([4, 5], [-1, 0]), lm.forward([4, 5], [-1, -1])
@@ -265,24 +270,24 @@ def test_a_wrong_parent_changes_the_answer():
     assert not torch.equal(straight[1], tree[1])
 
 
-def test_lookups_pause_if_they_take_more_than_they_bring():
-    """As in a batch, where a text's share of a pass may be as short as a lookup."""
+def test_lookups_pause_if_they_lose_time():
+    """In a batch the share of a text in a pass may be as short as a lookup."""
 
-    def asked(plain_s, accepted):
-        policy, asked = AdaptiveLength(lambda rows, branches: plain_s, 8), 0
+    def lookups(plain_s, accepted):
+        policy, count = AdaptiveLength(lambda rows, branches: plain_s, 8), 0
         for index in range(400):
             if policy.limit("ngram"):
-                asked += 1
+                count += 1
                 draft = Draft.chain([1] * accepted, "ngram")
                 statuses, origins = ("accepted",) * accepted, ("accepted",) * accepted + ("bonus",)
                 policy.observe(Step("verify", index, draft, statuses, emitted=(1,) * (1 + accepted), origins=origins))
-        return asked
+        return count
 
-    assert asked(plain_s=100 * LOOKUP_S, accepted=0) == asked(plain_s=5 * LOOKUP_S, accepted=1) == 400
-    assert 3 < asked(plain_s=5 * LOOKUP_S, accepted=0) < 40
+    assert lookups(plain_s=100 * LOOKUP_S, accepted=0) == lookups(plain_s=5 * LOOKUP_S, accepted=1) == 400
+    assert 3 < lookups(plain_s=5 * LOOKUP_S, accepted=0) < 40
 
 
-def test_a_drafter_that_is_too_dear_for_a_shared_pass_rests_from_the_start():
+def test_a_drafter_that_is_too_expensive_for_a_shared_pass_is_paused_from_the_start():
     def first_draft(plain_s):
         policy = AdaptiveLength(lambda rows, branches: plain_s + 0.01 * rows, 8, {"head": DraftCost(0.2, 0.1)})
         return next(n for n in range(500) if policy.limit("head"))
@@ -290,8 +295,8 @@ def test_a_drafter_that_is_too_dear_for_a_shared_pass_rests_from_the_start():
     assert first_draft(plain_s=2.0) == 0 and first_draft(plain_s=0.1) > 20
 
 
-def test_nothing_is_drafted_behind_the_end():
-    """Of a chain what stands up to the end of the text stays, of a tree every branch up to its own."""
+def test_nothing_is_drafted_after_the_end():
+    """A chain is cut after its end-of-sequence token, and every branch of a tree after its own."""
     chain = Draft.chain([4, 9, 5, 6], "ngram")
     assert up_to_end(chain, frozenset({9})).tokens == (4, 9)
     assert up_to_end(chain, frozenset({8})) is chain and up_to_end(chain, frozenset()) is chain
@@ -302,10 +307,10 @@ def test_nothing_is_drafted_behind_the_end():
 
 
 def test_a_copied_end_costs_no_rows(models):
-    """What followed the end of a turn earlier in a chat is not drafted behind its copy."""
+    """The text after an earlier end of turn in a chat is not drafted after a copied end of turn."""
     end = min(models.eos)
     turn = [*range(100, 112), end, *range(200, 240)]
     lane = Lane(models, [*turn, *range(100, 111)], "ngram", Settings(k=16, max_new_tokens=40, details=False))
-    text = lane.text(models.costs.pass_s)
-    text.read()
-    assert text.propose().tokens == (111, end)
+    request = lane.request(models.costs.pass_s)
+    request.read()
+    assert request.propose().tokens == (111, end)

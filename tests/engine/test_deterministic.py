@@ -1,4 +1,4 @@
-"""A race repeats: the same drafts and the same passes every time, whatever the clock does. Only seconds differ."""
+"""A repeated race has the same drafts and passes, independent of the clock. Only seconds differ."""
 
 import random
 from dataclasses import replace
@@ -21,13 +21,13 @@ OURS = [name for name in METHODS if not issubclass(method_class(name), ExternalG
 
 
 def passes(models, prompt, method, **options):
-    """What a lane drafted and accepted, pass by pass."""
+    """Return the drafted and the accepted tokens of every pass of a lane."""
     steps = lookahead.decode(models, prompt, method, **options)
     return [(step.draft.tokens, step.draft.parents, step.statuses, step.emitted) for step in steps]
 
 
 def busy(monkeypatch, seed):
-    """A clock that a busy machine stops for anything up to half a second, between any two looks at it."""
+    """Replace the clock by one with random gaps of up to half a second, as on a busy machine."""
     draws, now = random.Random(seed), [0.0]
 
     def clock():
@@ -54,7 +54,8 @@ def test_a_batch_repeats_on_a_busy_machine(models, monkeypatch, method):
         prompts = [PROMPT, "Once upon a time there was a small frog", "Lily and Ben went to the park."]
         lanes = [Lane(models, prompt, method, Settings(max_new_tokens=40)) for prompt in prompts]
         return [
-            {number: (step.draft.tokens, step.emitted) for number, step in one.steps.items()} for one in Batch(lanes, 2)
+            {number: (step.draft.tokens, step.emitted) for number, step in passed.steps.items()}
+            for passed in Batch(lanes, 2)
         ]
 
     once = written()
@@ -64,44 +65,46 @@ def test_a_batch_repeats_on_a_busy_machine(models, monkeypatch, method):
 
 
 def slower(models, by):
-    """The same models on a machine whose wider passes cost more."""
+    """Return the same models with higher costs of wide passes."""
     curve = models.costs.target
-    dear = replace(curve, seconds=tuple(s * (1 + by * rows) for rows, s in zip(curve.rows, curve.seconds, strict=True)))
-    return replace(models, measured=replace(models.measured, costs=replace(models.costs, target=dear)))
+    expensive = replace(
+        curve, seconds=tuple(s * (1 + by * rows) for rows, s in zip(curve.rows, curve.seconds, strict=True))
+    )
+    return replace(models, measured=replace(models.measured, costs=replace(models.costs, target=expensive)))
 
 
 @pytest.mark.parametrize("method", ["draft", "tree", "ngram", "lookahead", "block-tree", "hybrid"])
 def test_with_typical_costs_every_machine_has_the_same_passes(models, method):
     options = {"max_new_tokens": 64}
-    here = passes(models, PROMPT, method, **options)
-    assert here == passes(models, PROMPT, method, costs="typical", **options)
-    assert here == passes(slower(models, 3.0), PROMPT, method, **options)
+    expected = passes(models, PROMPT, method, **options)
+    assert expected == passes(models, PROMPT, method, costs="typical", **options)
+    assert expected == passes(slower(models, 3.0), PROMPT, method, **options)
 
 
-def test_with_this_machines_costs_it_may_decide_otherwise(models):
+def test_the_costs_of_this_machine_may_change_the_drafts(models):
     options = {"max_new_tokens": 64, "costs": "measured"}
-    there = passes(slower(models, 3.0), PROMPT, "draft", **options)
-    assert sum(len(tokens) for tokens, *_ in there) < sum(len(step[0]) for step in passes(models, PROMPT, "draft"))
+    slow = passes(slower(models, 3.0), PROMPT, "draft", **options)
+    assert sum(len(tokens) for tokens, *_ in slow) < sum(len(step[0]) for step in passes(models, PROMPT, "draft"))
 
 
-def test_measurements_decide_with_the_costs_of_this_machine(models):
+def test_measurements_use_the_costs_of_this_machine(models):
     question = Question("one", "story", "Once", False)
     assert lane_of(models, question, read_entry("draft"), {}).costs == models.costs
     assert lane_of(models, question, read_entry("draft"), {"costs": "typical"}).costs == models.typical.costs
     assert Lane(models, "Once", "draft", Settings()).costs == models.typical.costs != models.costs
 
 
-def test_a_trace_records_which_costs_decided(models):
+def test_a_trace_records_which_costs_were_used(models):
     def recorded(models, **options):
         race = lookahead.race(models, "Once", ["naive"], max_new_tokens=1, **options)
-        assert [lap.step.kind for lap in race][-1] == "verify"
+        assert [lane_step.step.kind for lane_step in race][-1] == "verify"
         return race.result().settings.costs
 
     assert recorded(models) == recorded(models, costs="typical") == "typical"
     assert recorded(models, costs="measured") == recorded(replace(models, typical=None)) == "measured"
 
 
-def test_costs_that_are_not_there_are_refused(models):
+def test_missing_costs_are_refused(models):
     with pytest.raises(SettingsError, match="costs is 'cheap': choose one of auto, typical, measured"):
         Settings(costs="cheap")
     with pytest.raises(SettingsError, match="ships no costs of a typical machine"):
@@ -110,10 +113,10 @@ def test_costs_that_are_not_there_are_refused(models):
 
 @pytest.mark.parametrize("scenario", [*SCENARIOS, *TAUGHT], ids=lambda scenario: scenario.id)
 def test_a_chips_race_has_the_passes_of_its_recording(models, scenario):
-    """If two logits nearly tie, the rounding of another processor may choose another text: such a lane is not compared.
+    """If two logits nearly tie, another processor may round to another token. A lane with another text is not compared.
 
-    A draft model rounds its confidence too, and near the stop rule's floor that adds or removes a token. So another processor
-    may take a pass in ten more or less.
+    Rounding also changes confidences. Near the floor of the stop rule this adds or removes a drafted token. So the number of
+    passes may differ by a tenth.
     """
     recorded, raced = recordings.read(scenario.id), recordings.record(models, scenario)
     for before, now in zip(recorded.lanes, raced.lanes, strict=True):

@@ -1,7 +1,7 @@
-"""Lossless, on the bundled models: every strategy prints exactly what naive prints.
+"""Lossless decoding with the bundled models: every strategy writes exactly the same text as naive.
 
-Where this machine is bit-exact any difference is a bug. Elsewhere (float32, no bf16 units) two
-tokens whose logits tie to the last bits may swap; then the trace must say so itself.
+If this machine is bit-exact, any difference is a bug. Otherwise (float32, no bf16 units) two tokens with nearly equal logits
+may swap. Then the trace must report it.
 """
 
 import dataclasses
@@ -38,14 +38,14 @@ OURS = [m for m in DRAFTING if m not in external.EXTERNAL]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.9], ids=["greedy", "coupled"])
-def test_a_hundred_prompts_are_written_as_naive_writes_them(models, temperature):
-    """Two methods a prompt, in turn; the property tests draw the rest of the pairs."""
+def test_a_hundred_prompts_have_the_same_text_as_naive(models, temperature):
+    """Two methods per prompt, in turn. The property tests draw the other pairs."""
     assert len(HUNDRED) == 100
-    turns = itertools.cycle(OURS)
+    methods = itertools.cycle(OURS)
     for seed, prompt in enumerate(HUNDRED):
         options = {"max_new_tokens": 10, "details": False, "temperature": temperature, "seed": seed}
         naive = emitted(lookahead.decode(models, prompt, method="naive", **options))
-        for method in itertools.islice(turns, 2):
+        for method in itertools.islice(methods, 2):
             if emitted(lookahead.decode(models, prompt, method=method, **options)) != naive:
                 assert_agrees(models, prompt, method, **options)
 
@@ -56,19 +56,19 @@ def test_ids_equal_naives(models, changes):
         assert_agrees(models, prompt, *DRAFTING, max_new_tokens=16, k=LENGTHS[i % len(LENGTHS)], **changes)
 
 
-def test_naive_is_what_transformers_generate_writes(models):
+def test_naive_writes_the_same_text_as_generate_of_transformers(models):
     for prompt in PROMPTS:
         ids = models.tokenizer(prompt)["input_ids"]
         naive = list(lookahead.decode(models, ids, method="naive", max_new_tokens=40))
-        theirs = models.target.model.generate(torch.tensor([ids]), max_new_tokens=40, do_sample=False)
-        theirs, ours = theirs[0, len(ids) :].tolist(), emitted(naive)
-        if theirs != ours:  # kernels of other row counts, in their prefill: only where two logits tie
-            apart = next(i for i, (a, b) in enumerate(zip(theirs, ours, strict=False)) if a != b)
-            assert naive[1 + apart].tests[-1].margin < TIES.get(models.dtype, TIE)
+        generated = models.target.model.generate(torch.tensor([ids]), max_new_tokens=40, do_sample=False)
+        generated, tokens = generated[0, len(ids) :].tolist(), emitted(naive)
+        if generated != tokens:  # their prefill has other row counts: only if two logits tie
+            different = next(i for i, (a, b) in enumerate(zip(generated, tokens, strict=False)) if a != b)
+            assert naive[1 + different].tests[-1].margin < TIES.get(models.dtype, TIE)
 
 
 def test_self_drafting_is_accepted_in_full(models):
-    """The target as its own draft: every drafted token of every step stands."""
+    """With the target as its own draft model every drafted token is accepted."""
     selfish = dataclasses.replace(models, drafts={"draft": models.target})
     for changes in ({}, {"temperature": 0.9}, {"temperature": 0.9, "rule": "rejection"}):
         for prompt in PROMPTS[:3]:
@@ -93,20 +93,22 @@ def test_stop_strings_cut_inside_an_accepted_run(models):
         assert ids == whole[: len(ids)]
         out = models.tokenizer.decode(ids)
         assert stop in out
-        assert stop not in models.tokenizer.decode(ids[:-1]), "it ends with the token that completes the stop string"
+        assert stop not in models.tokenizer.decode(ids[:-1]), (
+            "the text ends with the token that completes the stop string"
+        )
 
 
 def test_a_closed_run_leaves_the_models_usable(models):
-    want = emitted(lookahead.decode(models, PROMPTS[0], method="draft", max_new_tokens=20))
+    expected = emitted(lookahead.decode(models, PROMPTS[0], method="draft", max_new_tokens=20))
     running = lookahead.decode(models, PROMPTS[1], method="draft", max_new_tokens=50)
     for _ in range(3):
         next(running)
     running.close()
-    assert emitted(lookahead.decode(models, PROMPTS[0], method="draft", max_new_tokens=20)) == want
+    assert emitted(lookahead.decode(models, PROMPTS[0], method="draft", max_new_tokens=20)) == expected
 
 
 def test_the_context_may_be_filled_to_the_last_token(models):
-    """By the target's first layers: the same positions and kernels in a fifth of the time."""
+    """With the target's first layers: the same positions and kernels in a fifth of the time."""
     target = lookahead.CachedLM(models.target.passes.first(2), models.target.vocab)
     family = dataclasses.replace(models, target=target)
     ids = (models.tokenizer(PROMPTS[0])["input_ids"] * 200)[: target.context_length - 12]

@@ -1,4 +1,4 @@
-"""Which methods a family can run: those whose draft model or trained head is loaded."""
+"""The methods that a family can run: those whose draft model or trained head is loaded."""
 
 from types import SimpleNamespace
 
@@ -22,17 +22,17 @@ def family(drafts=(), heads=()):
     [
         (family(), ALONE),
         (family(["draft"]), (*ALONE, *WITH_DRAFT)),
-        (family(["other"]), ALONE),  # it has to be asked for by name
+        (family(["other"]), ALONE),  # it must be selected by name
         (family(["self"]), (*ALONE, "self")),
         (family(heads=["eagle"]), (*ALONE, "hybrid", "eagle", "eagle-tree")),
         (family(["draft", "self"], ["medusa", "eagle", "block"]), METHODS),
     ],
 )
-def test_methods_need_what_they_draft_with(models, methods):
+def test_methods_need_their_draft_model(models, methods):
     assert methods_for(models) == tuple(method for method in METHODS if method in methods)
 
 
-def test_what_is_listed_can_run_and_what_is_not_says_why(models):
+def test_listed_methods_can_run_and_others_raise(models):
     listed = methods_for(models)
     for method in METHODS:
         if method in listed:
@@ -42,7 +42,7 @@ def test_what_is_listed_can_run_and_what_is_not_says_why(models):
                 Lane(models, "Once", method, lookahead.Settings())
 
 
-def test_what_a_method_needs_has_a_name():
+def test_needed_by_names_the_draft_model():
     assert [needed_by(method) for method in ("block-tree", "hybrid", "self", "ngram")] == [
         "block",
         "draft",

@@ -1,4 +1,4 @@
-"""Models whose logits are NaN or infinite: one clear error at the first pass that has them, in every method and rule."""
+"""NaN or infinite logits: one clear error at the first such pass, with every method and rule."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ RULES = {
 
 
 class Damaged(TableLM):
-    """Its logits have one `value` from the tenth token on."""
+    """A model with one logit of `value` from the tenth token on."""
 
     def __init__(self, value):
         super().__init__(50, seed=1)

@@ -1,4 +1,4 @@
-"""transformers' own speculation as a lane: the same ids, real step times, and nothing left behind."""
+"""transformers' own speculation as a lane: the same ids, measured step times, and no side effects."""
 
 import copy
 
@@ -18,7 +18,7 @@ DRAFTING = ("hf-assisted", "hf-lookup")
 
 
 @pytest.mark.parametrize("method", DRAFTING)
-def test_steps_are_recorded_and_say_they_are_opaque(models, method):
+def test_steps_are_recorded_and_marked_as_opaque(models, method):
     repeating = "Item: apples\nPrice: 20\n\nItem: pears\nPrice: 31\n\nItem: books\nPrice:"
     steps = list(lookahead.decode(models, repeating, method=method, max_new_tokens=40))
     assert steps[0].kind == "prefill"
@@ -27,7 +27,7 @@ def test_steps_are_recorded_and_say_they_are_opaque(models, method):
     assert steps[-1].finish == "length"
     assert all(step.verify_s > 0 for step in steps[2:])
     assert all(not len(step.draft) and not step.tests for step in steps)
-    assert any(step.accepted for step in steps), "something was accepted"
+    assert any(step.accepted for step in steps), "some drafted tokens were accepted"
     assert len(steps) < 41
     trace = finished(lookahead.race(models, PROMPT, ["naive", method], max_new_tokens=24))
     assert trace.lanes[1].opaque
@@ -38,14 +38,14 @@ def test_steps_are_recorded_and_say_they_are_opaque(models, method):
     assert lookahead.Trace.from_json(trace.to_json()) == trace
 
 
-def test_their_configuration_is_put_back_also_when_a_run_is_dropped(models):
-    held = copy.deepcopy(models.drafts["draft"].model.generation_config.to_dict())
+def test_the_configuration_is_restored_also_if_a_run_is_closed(models):
+    before = copy.deepcopy(models.drafts["draft"].model.generation_config.to_dict())
     for k in (3, 8):
         running = lookahead.decode(models, PROMPT, method="hf-assisted", k=k, max_new_tokens=60)
         next(running), next(running), next(running)
         running.close()
         list(lookahead.decode(models, PROMPT, method="hf-assisted", k=k, max_new_tokens=20))
-    assert models.drafts["draft"].model.generation_config.to_dict() == held
+    assert models.drafts["draft"].model.generation_config.to_dict() == before
     assert torch.is_grad_enabled()
     running = lookahead.decode(models, PROMPT, method="hf-assisted", attention="sdpa", max_new_tokens=60)
     next(running), next(running)
@@ -70,7 +70,7 @@ def test_runs_do_not_leak_into_each_other(models):
     assert passes() == first
 
 
-def test_k_is_theirs(models):
+def test_k_sets_their_draft_length(models):
     longest = {}
     for k in (1, 6):
         steps = lookahead.decode(models, PROMPT, method="hf-assisted", k=k, max_new_tokens=60)
@@ -79,17 +79,17 @@ def test_k_is_theirs(models):
     assert longest[6] > 2
 
 
-def test_ends_cut_where_ours_do(models):
+def test_ends_cut_at_the_same_token_as_naive(models):
     whole = emitted(lookahead.decode(models, PROMPT, method="naive", max_new_tokens=60))
     stop = models.tokenizer.decode(whole)[40:46]
-    want = emitted(lookahead.decode(models, PROMPT, method="naive", max_new_tokens=60, stop=(stop,)))
+    expected = emitted(lookahead.decode(models, PROMPT, method="naive", max_new_tokens=60, stop=(stop,)))
     for method in PEERS:
         steps = list(lookahead.decode(models, PROMPT, method=method, max_new_tokens=60, stop=(stop,)))
-        assert emitted(steps) == want
+        assert emitted(steps) == expected
         assert steps[-1].finish == "stop"
 
 
-def test_the_rejection_rule_is_their_own_sampling_and_repeats_with_its_seed(models):
+def test_with_the_rejection_rule_they_sample_by_seed(models):
     def text(seed):
         options = {"max_new_tokens": 30, "temperature": 1.0, "rule": "rejection", "seed": seed}
         return emitted(lookahead.decode(models, PROMPT, method="hf-assisted", **options))
@@ -98,8 +98,8 @@ def test_the_rejection_rule_is_their_own_sampling_and_repeats_with_its_seed(mode
     assert text(1) != text(2)
 
 
-def test_lanes_take_turns_while_a_peer_waits_half_way(models):
-    """Two peers and our own lane interleaved pass by pass: each writes what it writes alone."""
+def test_interleaved_lanes_write_the_same_text_as_alone(models):
+    """Two external generators and naive are interleaved pass by pass."""
     names = ("naive", "hf-lookup", "hf-assisted")
     alone = [emitted(lookahead.decode(models, PROMPT, method=m, max_new_tokens=24)) for m in names]
     running = [lookahead.decode(models, PROMPT, method=m, max_new_tokens=24) for m in names]
@@ -115,15 +115,15 @@ def test_lanes_take_turns_while_a_peer_waits_half_way(models):
 
 
 @pytest.mark.timed
-def test_ours_is_faster_than_theirs(models):
-    """The bars of docs/benchmarks.md with wide margins; see `bench` for what this machine reaches."""
+def test_draft_is_faster_than_assisted_generation(models):
+    """The results of docs/benchmarks.md with wide margins; run `bench` for the speedup of this machine."""
     if models.dtype != "bfloat16":
         pytest.skip("float32 machine")
     from statistics import median
 
     def seconds(method, **settings):
-        made = {"max_new_tokens": 64, "details": False, **settings}
-        return time_lane(Lane(models, PROMPT, method, lookahead.Settings(**made))).seconds
+        options = {"max_new_tokens": 64, "details": False, **settings}
+        return time_lane(Lane(models, PROMPT, method, lookahead.Settings(**options))).seconds
 
     for method in ("draft", "hf-assisted"):
         seconds(method)
@@ -156,7 +156,7 @@ CONFIGURED = {
 
 @pytest.mark.parametrize("configured", CONFIGURED.values(), ids=CONFIGURED)
 def test_a_models_own_generation_config_changes_no_lane(models, monkeypatch, configured):
-    """`generation_config.json` may ask for anything. The lanes of a race all follow the race's settings, and only these."""
+    """`generation_config.json` may have any setting. All lanes of a race use only the settings of the race."""
     naive = emitted(lookahead.decode(models, PROMPT, "naive", max_new_tokens=12))
     for lm in (models.target, models.drafts["draft"]):
         monkeypatch.setattr(lm.model, "generation_config", GenerationConfig(**configured))

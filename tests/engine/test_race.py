@@ -1,4 +1,4 @@
-"""The race: fair turns, clocks that count their own lane only, and errors before anything runs."""
+"""The race: a fair schedule, a clock per lane, and errors before anything runs."""
 
 import time
 
@@ -11,29 +11,31 @@ from lookahead.core.events import Cancelled
 from lookahead.model.lm import PREFILL_ROWS, CachedLM
 
 PROMPT = "Once upon a time there was a small frog who"
-DECIMALS_S = 1.01e-7  # records have seconds with seven decimals
+DECIMALS_S = 1.01e-7  # the rounding error of records, whose seconds have seven decimals
 
 
-def test_the_lane_behind_moves_next(models):
+def test_the_lane_with_the_lowest_clock_is_next(models):
     race = lookahead.race(models, PROMPT, methods=["naive", "draft", "ngram"], max_new_tokens=40)
     clocks, ended, kinds = [0.0] * 3, set(), []
-    for lap in race:
-        kinds.append(lap.step.kind)
-        if lap.step.kind == "verify":
-            assert clocks[lap.lane] <= min(clock for i, clock in enumerate(clocks) if i not in ended) + DECIMALS_S
-            assert lap.clock_s - clocks[lap.lane] == pytest.approx(lap.step.seconds, abs=3 * DECIMALS_S)
+    for lane_step in race:
+        kinds.append(lane_step.step.kind)
+        if lane_step.step.kind == "verify":
+            assert clocks[lane_step.lane] <= min(clock for i, clock in enumerate(clocks) if i not in ended) + DECIMALS_S
+            assert lane_step.clock_s - clocks[lane_step.lane] == pytest.approx(
+                lane_step.step.seconds, abs=3 * DECIMALS_S
+            )
         else:
-            assert lap.clock_s == 0
-        clocks[lap.lane] = lap.clock_s
-        if lap.step.finish:
-            ended.add(lap.lane)
+            assert lane_step.clock_s == 0
+        clocks[lane_step.lane] = lane_step.clock_s
+        if lane_step.step.finish:
+            ended.add(lane_step.lane)
     assert kinds[:3] == ["prefill"] * 3
     assert "prefill" not in kinds[3:]
     assert ended == {0, 1, 2}
 
 
 def test_a_prompt_is_read_once_for_all_lanes_that_can_share_it(models, monkeypatch):
-    """A lane whose head reads hidden states goes first, for the others need less; two heads read other ones."""
+    """A lane with a head is first, because the others need no hidden states. Two heads read different ones."""
     extend, read = CachedLM.extend, []
 
     def counted(lm, tokens):
@@ -51,11 +53,11 @@ def test_a_prompt_is_read_once_for_all_lanes_that_can_share_it(models, monkeypat
         trace = finished(lookahead.race(models, PROMPT, methods, max_new_tokens=24))
         assert read == [trace.prompt.tokens[:-1]] * times, methods
         seconds = {lane.steps[0].verify_s for lane in trace.lanes}
-        assert len(seconds) == times and 0 not in seconds, "what was shared counts as each lane's"
+        assert len(seconds) == times and 0 not in seconds, "the shared time counts for each lane"
         assert len({tuple(lane.tokens) for lane in trace.lanes}) == 1
 
 
-def test_the_reading_of_a_long_prompt_is_followed_and_ends_where_it_should(models):
+def test_the_prefill_of_a_long_prompt_reports_progress_and_can_be_cancelled(models):
     prompt = [5 + i % 90 for i in range(3 * PREFILL_ROWS)]
     race, shares = lookahead.race(models, prompt, ["naive", "block"], max_new_tokens=2), []
     race.reading = shares.append
@@ -65,12 +67,12 @@ def test_the_reading_of_a_long_prompt_is_followed_and_ends_where_it_should(model
     )
     assert all(len(lane.tokens) == 2 for lane in trace.lanes)
 
-    def leave(share):
+    def cancel(share):
         if share:
             raise Cancelled
 
     race = lookahead.race(models, prompt, ["naive", "block"], max_new_tokens=2)
-    race.reading = leave
+    race.reading = cancel
     with pytest.raises(Cancelled):
         next(iter(race))
     assert not any(lane.steps for lane in race.result().lanes)
@@ -79,8 +81,8 @@ def test_the_reading_of_a_long_prompt_is_followed_and_ends_where_it_should(model
 
 
 @pytest.mark.timed
-def test_a_slow_reader_costs_nobody_any_time(models):
-    """Two races, one read with long pauses: the clocks must not notice (they may vary, not by seconds)."""
+def test_a_slow_consumer_costs_no_time(models):
+    """The consumer waits after every step. The clocks must not count this time."""
     race = lookahead.race(models, PROMPT, methods=["naive", "draft"], max_new_tokens=20)
     for _ in race:
         time.sleep(0.05)
@@ -88,15 +90,15 @@ def test_a_slow_reader_costs_nobody_any_time(models):
     assert sum(lane.clock_s for lane in trace.lanes) < 0.05 * sum(len(lane.steps) for lane in trace.lanes)
 
 
-def test_a_race_may_be_left_early_and_still_has_a_trace(models):
+def test_a_race_that_is_closed_early_has_a_trace(models):
     race = lookahead.race(models, PROMPT, methods=["naive", "draft"], max_new_tokens=60)
-    laps = [lap for _, lap in zip(range(9), race, strict=False)]
+    lane_steps = [lane_step for _, lane_step in zip(range(9), race, strict=False)]
     race.close()
     trace = race.result()
     assert sum(len(lane.steps) for lane in trace.lanes) == 9
     assert trace.stats(0)["finish"] is None
     assert lookahead.Trace.from_json(trace.to_json()) == trace
-    assert laps[-1].clock_s > 0
+    assert lane_steps[-1].clock_s > 0
 
 
 def test_a_race_that_has_not_begun_has_an_empty_trace(models):

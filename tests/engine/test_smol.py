@@ -1,6 +1,6 @@
-"""A pretrained model through everything: SmolLM2 with a vocabulary of 49,152 tokens, grouped queries and a chat template.
+"""A pretrained model in all parts: SmolLM2 with a vocabulary of 49,152 tokens, grouped queries and a chat template.
 
-It comes with requirements-smol.txt. Under CI it must be there; elsewhere its tests are left out without it.
+requirements-smol.txt installs it. CI requires it; elsewhere the tests are skipped without it.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ pytestmark = [
     pytest.mark.skipif(not there and not os.environ.get("CI"), reason="requirements-smol.txt is not installed"),
 ]
 TOKENS = 20
-COPY = next(one for one in ANSWERS if one.id == "smol-copy")
+COPY = next(scenario for scenario in ANSWERS if scenario.id == "smol-copy")
 
 
 @pytest.fixture(scope="module")
 def smol():
-    """The family, its target brought first where it is not here yet."""
+    """The family. The target is downloaded first if necessary."""
     return lookahead.load("smol")
 
 
 @pytest.fixture(scope="module")
 def naive(smol):
-    """What the target writes alone, by temperature."""
+    """The naive text by temperature."""
     return {temperature: written(smol, "naive", temperature) for temperature in (0.0, 0.8)}
 
 
@@ -48,7 +48,7 @@ def written(family, method, temperature, **options):
     return emitted(decode(family, COPY.prompt, method, temperature=temperature, **options))
 
 
-def test_it_is_what_it_says(smol):
+def test_the_family_has_the_documented_properties(smol):
     assert smol.names["target"] == "HuggingFaceTB/SmolLM2-135M-Instruct"
     assert smol.target.vocab == 49_152 and smol.target.passes.size > 130e6
     shape = smol.target.passes.shape
@@ -61,16 +61,16 @@ def test_it_is_what_it_says(smol):
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_every_method_writes_what_naive_writes(smol, naive, temperature):
+def test_every_method_writes_the_same_text_as_naive(smol, naive, temperature):
     methods = [method for method in methods_for(smol) if method != "naive"]
     assert {"hybrid", "block", "block-tree", "ngram", "suffix", "lookahead", "self", "hf-generate"} <= set(methods)
     for method in methods:
         if temperature and method.startswith("hf-"):
-            continue  # draws of its own
+            continue  # they draw other random numbers
         assert written(smol, method, temperature) == naive[temperature], method
 
 
-def test_a_race_knows_what_was_typed_from_what_is_read(smol):
+def test_a_race_separates_the_typed_prompt_from_the_template(smol):
     running = race(smol, COPY.prompt, methods=["naive"], chat=True, max_new_tokens=2)
     list(running)
     prompt = running.result().prompt
@@ -88,7 +88,7 @@ def test_a_copy_takes_few_passes(smol):
 
 
 def test_the_rejection_rule_keeps_the_distribution_of_a_reduced_vocabulary(smol):
-    """The first drafted token is accepted or replaced: what comes out is distributed as the target's own."""
+    """The first drafted token is accepted or replaced. The emitted token has the target's distribution."""
     prompt = smol.tokenizer("The colour of the")["input_ids"]
     lm = smol.target.fresh()
     p = torch.softmax(lm.extend(prompt)[0].double(), -1)
@@ -97,14 +97,14 @@ def test_the_rejection_rule_keeps_the_distribution_of_a_reduced_vocabulary(smol)
     for seed in range(draws):
         options = {"temperature": 1.0, "rule": "rejection", "max_new_tokens": 2, "k": 1, "seed": seed, "details": False}
         step = next(step for step in decode(smol, prompt, "block", **options) if step.kind == "verify")
-        assert step.tests[0].q is not None, "it was drafted and tested"
+        assert step.tests[0].q is not None, "a drafted token was tested"
         counts[step.emitted[0] if step.emitted[0] in counts else -1] += 1
     expected = [draws * float(p[token]) for token in likely]
     expected.append(draws - sum(expected))
     assert chisquare(list(counts.values()), expected).pvalue > 1e-4
 
 
-def test_what_it_cannot_do_is_said_in_words(smol):
+def test_impossible_settings_raise_clear_errors(smol):
     with pytest.raises(SettingsError, match="context holds"):
         written(smol, "naive", 0.0, max_new_tokens=100_000)
     with pytest.raises(lookahead.ModelError, match="no such draft model"):

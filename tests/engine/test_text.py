@@ -34,11 +34,11 @@ def test_a_character_arrives_once_on_the_token_that_completes_it(models):
     assert [pieces.add(token) for token in ids] == [""] * (len(ids) - 1) + ["\U0001f438"]
 
 
-def test_broken_bytes_do_not_hold_the_text_back_for_ever(models):
+def test_broken_bytes_delay_only_a_few_tokens(models):
     half = models.tokenizer("\U0001f438")["input_ids"][0]
-    rest = models.tokenizer(" and then some more words, one after another")["input_ids"]
+    following = models.tokenizer(" and then some more words, one after another")["input_ids"]
     pieces = Pieces(models.tokenizer)
-    out = [pieces.add(token) for token in [half, *rest]]
+    out = [pieces.add(token) for token in [half, *following]]
     assert "".join(out).endswith("one after another")
 
 
@@ -52,7 +52,7 @@ def test_random_ids_join_to_what_the_tokenizer_decodes(models):
         assert joined.replace("\ufffd", "") == whole.replace("\ufffd", "")
 
 
-def test_drafted_rows_read_behind_their_own_branch(models):
+def test_drafted_rows_are_decoded_after_their_ancestors(models):
     tok = models.tokenizer
     pieces = Pieces(tok, tok("Once upon a")["input_ids"])
     frog = tok("\U0001f438")["input_ids"]
@@ -87,7 +87,7 @@ def test_prompts_that_cannot_be_continued(models, prompt, word):
         prompt = object()
         word = "give text"
     with pytest.raises(PromptError, match=word.replace("+", r"\+")):
-        encode_prompt(models.tokenizer, prompt, chat=False, vocab=4096, room=1024)
+        encode_prompt(models.tokenizer, prompt, chat=False, vocab=4096, context_length=1024)
 
 
 def test_a_prompt_that_is_too_long_gets_no_warning_of_transformers(models):
@@ -99,7 +99,7 @@ def test_a_prompt_that_is_too_long_gets_no_warning_of_transformers(models):
     models.tokenizer.deprecation_warnings.clear()  # transformers warns once for each tokenizer
     try:
         with pytest.raises(PromptError, match="shorten"):
-            encode_prompt(models.tokenizer, "word " * 5000, chat=False, vocab=4096, room=1024)
+            encode_prompt(models.tokenizer, "word " * 5000, chat=False, vocab=4096, context_length=1024)
     finally:
         logger.removeHandler(handler)
     assert not records
@@ -107,7 +107,7 @@ def test_a_prompt_that_is_too_long_gets_no_warning_of_transformers(models):
 
 def test_line_ends_of_every_kind_are_text(models):
     text = "one\u2028two\u2029three\u0085four\r\nfive"
-    ids = encode_prompt(models.tokenizer, text, chat=False, vocab=4096, room=1024)
+    ids = encode_prompt(models.tokenizer, text, chat=False, vocab=4096, context_length=1024)
     assert models.tokenizer.decode(ids, skip_special_tokens=True) == text
 
 
@@ -132,34 +132,37 @@ BROKEN_TEMPLATES = {
 
 
 @pytest.mark.parametrize("name", BROKEN_TEMPLATES)
-def test_a_chat_template_that_fails_gets_a_sentence(models, name):
+def test_a_chat_template_that_fails_raises_a_clear_error(models, name):
     template, word = BROKEN_TEMPLATES[name]
-    words = copy.deepcopy(models.tokenizer)
-    words.chat_template = template
+    tokenizer = copy.deepcopy(models.tokenizer)
+    tokenizer.chat_template = template
     with pytest.raises(PromptError, match="this model's chat template") as caught:
-        encode_prompt(words, "Hi", chat=True, vocab=4096, room=1024)
+        encode_prompt(tokenizer, "Hi", chat=True, vocab=4096, context_length=1024)
     assert word in str(caught.value) and "switch chat off" in str(caught.value) and "\n" not in str(caught.value)
-    assert encode_prompt(words, "Hi", chat=False, vocab=4096, room=1024)
+    assert encode_prompt(tokenizer, "Hi", chat=False, vocab=4096, context_length=1024)
 
 
 def test_one_of_several_templates_is_the_default(models):
-    words = copy.deepcopy(models.tokenizer)
-    words.chat_template = {"default": words.chat_template, "tool_use": "{{ 1 / 0 }}"}
-    assert words.decode(encode_prompt(words, "Hi", chat=True, vocab=4096, room=1024)) == "<|user|>Hi<|assistant|>"
+    tokenizer = copy.deepcopy(models.tokenizer)
+    tokenizer.chat_template = {"default": tokenizer.chat_template, "tool_use": "{{ 1 / 0 }}"}
+    assert (
+        tokenizer.decode(encode_prompt(tokenizer, "Hi", chat=True, vocab=4096, context_length=1024))
+        == "<|user|>Hi<|assistant|>"
+    )
 
 
 def test_chat_wraps_and_is_refused_without_a_template(models):
-    ids = encode_prompt(models.tokenizer, "Hi", chat=True, vocab=4096, room=1024)
+    ids = encode_prompt(models.tokenizer, "Hi", chat=True, vocab=4096, context_length=1024)
     assert models.tokenizer.decode(ids) == "<|user|>Hi<|assistant|>"
     bare = copy.deepcopy(models.tokenizer)
     bare.chat_template = None
     with pytest.raises(PromptError, match="no chat template"):
-        encode_prompt(bare, "Hi", chat=True, vocab=4096, room=1024)
+        encode_prompt(bare, "Hi", chat=True, vocab=4096, context_length=1024)
 
 
 @pytest.fixture(scope="module")
 def spaced():
-    """A tokenizer like Llama's: a space belongs to the next word, and decoding drops the very first one."""
+    """A tokenizer like Llama's: a space belongs to the next word, and decoding drops the first space."""
     words = ["▁once", "▁a", "▁frog", ".", "▁", "s", "ed"]
     backend = Tokenizer(kinds.WordLevel({word: i for i, word in enumerate(words)}, unk_token="▁"))
     backend.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")

@@ -1,4 +1,4 @@
-"""Pairs of unequal size: a draft model with fewer rows or a shorter context than its target, and ids that a model lacks."""
+"""Unequal pairs: a draft model with fewer tokens or a shorter context than its target, and ids that a model lacks."""
 
 import pytest
 from conftest import emitted, tiny
@@ -11,7 +11,7 @@ from lookahead.engine.lane import Lane, split_options
 pytestmark = pytest.mark.models
 
 FEWER, SHORTER = 3000, 128
-PROMPT = [*range(3200, 3216), 5, 6, 7, 5, 6, 7]  # most of these ids are unknown to the draft models
+PROMPT = [*range(3200, 3216), 5, 6, 7, 5, 6, 7]  # most of these ids are not in the draft model's vocabulary
 RULES = {"greedy": {}, "coupled": {"temperature": 1.0}, "rejection": {"temperature": 1.0, "rule": "rejection"}}
 
 
@@ -35,27 +35,27 @@ def test_the_target_keeps_all_of_its_ids(pair):
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("method", ["draft", "tree", "hybrid"])
-def test_drafts_stay_within_the_draft_model(pair, method, rule):
+def test_drafts_stay_within_the_draft_models_vocabulary_and_context(pair, method, rule):
     steps = written(pair, method, **RULES[rule])
     assert len(emitted(steps)) == 200 or steps[-1].finish == "eos"
     assert len(PROMPT) + len(emitted(steps)) > SHORTER
     if rule != "rejection":
         assert emitted(steps) == emitted(written(pair, "naive", **RULES[rule]))
-    at, by_model = len(PROMPT), []
+    length, by_model = len(PROMPT), []
     for step in steps[1:]:
         if step.draft.tokens and step.draft.sources[0] in ("draft", "tree"):
-            by_model.append(at)
+            by_model.append(length)
             assert max(step.draft.tokens) < FEWER
-        at += len(step.emitted)
+        length += len(step.emitted)
     assert len(by_model) > 10 and max(by_model) <= SHORTER
 
 
-def test_a_batch_goes_on_after_the_draft_models_context(pair):
+def test_a_batch_continues_after_the_draft_models_context(pair):
     settings, _ = split_options({"max_new_tokens": 150, "k": 3})
     lanes = [Lane(pair, prompt, "draft", settings) for prompt in (PROMPT, PROMPT[:9])]
     texts = {0: [], 1: []}
-    for one in Batch(lanes):
-        for number, step in one.steps.items():
+    for passed in Batch(lanes):
+        for number, step in passed.steps.items():
             texts[number] += step.emitted
     for number, lane in enumerate(lanes):
         alone = lookahead.decode(pair, lane.prompt, "naive", max_new_tokens=150)
@@ -70,15 +70,17 @@ def test_a_prompt_longer_than_the_draft_models_context_is_not_drafted_for(pair):
     assert not any(step.draft.tokens for step in steps)
 
 
-def test_transformers_own_is_refused_where_it_would_fail(pair):
-    with pytest.raises(MethodError, match="transformers requires both models to have equally many rows"):
+def test_assisted_generation_is_refused_if_it_would_fail(pair):
+    with pytest.raises(MethodError, match="transformers requires the same vocabulary size for both models"):
         lookahead.decode(pair, PROMPT, "hf-assisted", max_new_tokens=20)
 
 
-def test_transformers_own_ends_within_the_draft_models_context(tmp_path):
+def test_assisted_generation_is_limited_to_the_draft_models_context(tmp_path):
     target, draft = tiny("llama", tmp_path / "a"), tiny("llama", tmp_path / "b", max_position_embeddings=SHORTER)
     pair = lookahead.load(f"{target}+{draft}", dtype="float32")
-    with pytest.raises(SettingsError, match="the draft model's context holds 128 tokens; with this prompt ask for 106"):
+    with pytest.raises(
+        SettingsError, match="the draft model's context holds 128 tokens; with this prompt choose at most 106"
+    ):
         lookahead.decode(pair, PROMPT, "hf-assisted", max_new_tokens=107)
     within = emitted(lookahead.decode(pair, PROMPT, "hf-assisted", max_new_tokens=30))
     assert within == emitted(lookahead.decode(pair, PROMPT, "naive", max_new_tokens=30))
@@ -89,7 +91,7 @@ def test_a_prompt_with_tokens_that_the_model_lacks_is_refused(tmp_path):
     text = "Once" + models.tokenizer.decode([3500])
     assert max(models.tokenizer(text)["input_ids"]) >= FEWER
     for method in ("naive", "ngram"):
-        with pytest.raises(PromptError, match="the model has no row for this token"):
+        with pytest.raises(PromptError, match="the model has no embedding for this token"):
             lookahead.decode(models, text, method)
 
 

@@ -1,4 +1,4 @@
-"""Values of a wrong type, in every public argument: a `LookaheadError` that names the argument, at once."""
+"""Values of a wrong type for every public argument: the call raises a `LookaheadError` that names the argument."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from lookahead.server import form
 
 
 def named(value):
-    """An id for a value, the same in every process."""
+    """Return a test id for a value that is the same in every process."""
     return "object" if type(value) is object else repr(value)
 
 
@@ -72,7 +72,7 @@ def test_the_prompt(models, prompt):
 
 
 @pytest.mark.parametrize("seed", [2**53, 2**63 - 1, 2**63, 2**64, 10**30, -1])
-def test_a_seed_that_a_page_cannot_hold_is_refused(seed):
+def test_a_seed_that_a_browser_cannot_represent_is_refused(seed):
     with pytest.raises(SettingsError, match=r"seed is .*from 0 to 9,007,199,254,740,991"):
         Settings(seed=seed)
 
@@ -85,5 +85,5 @@ def test_the_largest_seed_is_the_same_everywhere(models):
         options = {"temperature": 1.0, "rule": rule, "max_new_tokens": 4, "seed": MOST_SEED}
         for method in ("draft", "hf-generate"):
             race = lookahead.race(models, "Once", ["naive", method], **options)
-            assert all(lap.step for lap in race)
+            assert all(lane_step.step for lane_step in race)
             assert lookahead.Trace.from_json(race.result().to_json()).settings.seed == MOST_SEED

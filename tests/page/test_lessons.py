@@ -373,7 +373,7 @@ def test_lesson_4_lookups():
     assert seen == ["c", "d", "c"]
     automaton = SuffixAutomaton()
     automaton.extend(["abcd".index(letter) for letter in letters.split()])
-    state, length = automaton.seen()
+    state, length = automaton.longest_match()
     assert (length, automaton._counts[state]) == (5, {3: 1})
 
 

@@ -30,7 +30,7 @@ def test_a_recorded_vllm_response_is_read(name):
     (record,) = read(metrics_event(name))
     assert record.engine == "vllm" and record.completion_tokens == 48 and record.num_spec_tokens == 4
     assert record.mean_acceptance_length == pytest.approx(1 + record.num_accepted_draft_tokens / record.num_spec_steps)
-    acceptance = Acceptance.of_counts(record.drafts)
+    acceptance = Acceptance.from_counts(record.drafts)
     assert sum(acceptance.accepted) == record.num_accepted_draft_tokens
     assert acceptance.tested[0] == record.num_spec_steps
 
@@ -38,7 +38,7 @@ def test_a_recorded_vllm_response_is_read(name):
 def test_a_histogram_with_a_limit_has_the_same_acceptance_as_the_passes():
     (record,) = read(metrics_event("vllm-completions.txt"))
     summary = record.model_copy(update={"per_step_accepted": None, "per_step_drafted": None})
-    assert Acceptance.of_counts(summary.drafts) == Acceptance.of_counts(record.drafts)
+    assert Acceptance.from_counts(summary.drafts) == Acceptance.from_counts(record.drafts)
 
 
 def test_aiperf_records_are_read_and_written(tmp_path, capsys):

@@ -148,7 +148,7 @@ def test_long_records_are_judged_without_being_expanded():
     passes = [3] * 999_999 + [1]
     (summary,) = read(json.dumps(record([3, 1], acceptance_histogram={"3": 999_999, "1": 1}, num_spec_steps=10**6,
         num_accepted_draft_tokens=sum(passes), num_draft_tokens=3 * 10**6, per_step_accepted=None, per_step_drafted=None)))  # fmt: skip
-    assert Acceptance.of_counts(summary.drafts) == Acceptance((10**6, 999_999, 999_999), (10**6, 10**6, 999_999))
+    assert Acceptance.from_counts(summary.drafts) == Acceptance((10**6, 999_999, 999_999), (10**6, 10**6, 999_999))
     assert summarize([summary, summary])["by_position"][1] == {
         "position": 2,
         "accepted": 1_999_998,
@@ -159,7 +159,7 @@ def test_long_records_are_judged_without_being_expanded():
 
 def test_records_of_one_file_add_up():
     records = [AcceptanceRecord.model_validate(record(passes)) for passes in ([0, 1, 2], [2, 2], [3])]
-    total = sum((Acceptance.of_counts(item.drafts) for item in records), Acceptance())
+    total = sum((Acceptance.from_counts(item.drafts) for item in records), Acceptance())
     rows = summarize(records)["by_position"]
     assert [(row["accepted"], row["tested"]) for row in rows] == [*zip(total.accepted, total.tested, strict=True)]
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.models
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["--corpus", "nowhere"], "no such folder"),
         (["--corpus", "nowhere", "--minutes", "-1"], "give a number above 0"),
@@ -22,19 +22,19 @@ pytestmark = pytest.mark.models
         (["--only", "draft", "--start-from", str(POCKET)], "only heads can be trained without one"),
     ],
 )
-def test_bad_arguments_exit_2(tmp_path, capsys, arguments, words):
+def test_bad_arguments_exit_2(tmp_path, capsys, arguments, message):
     assert main(["train", "--out", str(tmp_path), *arguments]) == 2
-    assert words in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_an_installed_package_asks_for_a_checkout(tmp_path, capsys, monkeypatch):
+def test_an_installed_package_needs_a_checkout(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(command_line, "CHECKOUT", tmp_path)
     assert main(["train", "--corpus", "x", "--out", str(tmp_path)]) == 2
-    seen = capsys.readouterr()
-    assert "it needs a checkout of the repository" in seen.err and not seen.out
+    output = capsys.readouterr()
+    assert "it needs a checkout of the repository" in output.err and not output.out
 
 
-def test_the_current_directory_may_have_a_training_folder_of_its_own(tmp_path):
+def test_the_current_directory_may_have_another_training_folder(tmp_path):
     (tmp_path / "training").mkdir()
     (tmp_path / "training" / "__init__.py").write_text("raise SystemExit('not this one')")
     command = [sys.executable, "-m", "lookahead", "train", "--out", "x", "--only", "tail"]

@@ -1,4 +1,4 @@
-"""A whole family, tiny and bad, end to end: stages, resuming, single roles, heads without a corpus, card."""
+"""Training of a tiny family: stages, resuming, single roles, heads without a corpus, card."""
 
 import dataclasses
 import json
@@ -22,8 +22,8 @@ FEW_TEXTS = dataclasses.replace(SMALL, texts_together=8, writing_tokens=800)
 
 
 @pytest.fixture(scope="module")
-def measures_little():
-    """Few drills, few prompts and short answers, because these tests do not judge quality."""
+def few_measurements():
+    """Few drills, few prompts and short texts, because these tests do not measure quality."""
     few = {"PROMPTS_A_DOMAIN": 3, "HEAD_PROMPTS": 3, "NEW_TOKENS": 24, "CHECKED_TOKENS": 16, "SAMPLE_TOKENS": 12}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(drills, "COUNTS", FEW_DRILLS)
@@ -38,27 +38,27 @@ def corpus(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def family(corpus, measures_little, tmp_path_factory):
-    """A tiny family from the tiny corpus, by every stage of the real one."""
-    out, told = tmp_path_factory.mktemp("family"), []
+def family(corpus, few_measurements, tmp_path_factory):
+    """A tiny family that was trained on the tiny corpus in all stages."""
+    out, reports = tmp_path_factory.mktemp("family"), []
     job = Job(corpus, out, SMALL, tokens=8_000)
-    train(job, told.append)
+    train(job, reports.append)
     describe(job)
-    return job, told
+    return job, reports
 
 
-def test_a_family_comes_out_that_loads_and_is_lossless(family):
-    job, told = family
-    stages = ["target", "draft-plain", "draft-soft", "own", "draft", "offdomain", "medusa", "eagle", "block"]
-    assert [*dict.fromkeys(r.stage for r in told)] == stages
+def test_the_trained_family_loads_and_is_lossless(family):
+    job, reports = family
+    stages = ["target", "draft-plain", "draft-soft", "writing", "draft", "offdomain", "medusa", "eagle", "block"]
+    assert [*dict.fromkeys(r.stage for r in reports)] == stages
     models = lookahead.load("+".join(str(job.out / role) for role in ROLES))
     for prompt, chat in (("Once there was", False), ("Tell a tale about 7.", True)):
         naive = emitted(lookahead.decode(models, prompt, method="naive", max_new_tokens=30, chat=chat))
         for method in ("draft", "tree", "hybrid", "medusa", "eagle", "block-tree"):
             assert emitted(lookahead.decode(models, prompt, method=method, max_new_tokens=30, chat=chat)) == naive
-    first = [r.loss for r in told if r.stage == "target"]
-    assert first[-1] < first[0] - 0.5, "it learned something"
-    assert not (job.out / "draft-plain").exists(), "what is only measured is not part of the family"
+    losses = [r.loss for r in reports if r.stage == "target"]
+    assert losses[-1] < losses[0] - 0.5, "the loss falls"
+    assert not (job.out / "draft-plain").exists(), "drafts that are only measured are not part of the family"
 
 
 def test_the_card_is_written_from_measurements(family):
@@ -85,31 +85,31 @@ def test_the_card_is_written_from_measurements(family):
 
 def test_a_finished_family_is_not_trained_again(family):
     job, _ = family
-    told = []
-    train(dataclasses.replace(job, resume=True), told.append)
-    assert told == []
+    reports = []
+    train(dataclasses.replace(job, resume=True), reports.append)
+    assert reports == []
 
 
 def test_the_draft_alone_is_trained_further(family, tmp_path):
     job, _ = family
-    told = []
+    reports = []
     further = dataclasses.replace(job, out=tmp_path, tokens=2_000, start_from=job.out, only=("draft",))
-    train(further, told.append)
-    assert [*dict.fromkeys(r.stage for r in told)] == ["own", "draft-further"]
+    train(further, reports.append)
+    assert [*dict.fromkeys(r.stage for r in reports)] == ["writing", "draft-further"]
     for role, same in (("target", True), ("draft", False), ("offdomain", True)):
         before, after = ((folder / role / "model.safetensors").read_bytes() for folder in (job.out, tmp_path))
         assert (before == after) is same, role
 
 
 def test_heads_are_trained_for_any_llama_without_a_corpus(family, tmp_path, capsys, monkeypatch):
-    """On what it writes itself, from nothing; and further from where they are."""
+    """Heads are trained on text that the target writes: new heads, then a trained head further."""
     shares = {"medusa": 0.1, "eagle": 0.03, "block": 0.03}
     plan, reports = dataclasses.replace(FEW_TEXTS, heads_share=shares), []
     model, kinds = family[0].out / "target", ("medusa", "eagle", "block")
     job = Job(None, tmp_path / "out", plan, tokens=20_000, start_from=model, only=kinds)
     train(job, reports.append)
     assert [*dict.fromkeys(r.stage for r in reports)] == [
-        "questions", "own", "states", "medusa", "eagle", "block"
+        "questions", "writing", "states", "medusa", "eagle", "block"
     ]  # fmt: skip
     for kind in job.only:
         losses = [r.loss for r in reports if r.stage == kind]
@@ -121,49 +121,51 @@ def test_heads_are_trained_for_any_llama_without_a_corpus(family, tmp_path, caps
     assert text.count(card.HEADS) == 1 and "an older table" not in text, "the new section replaces the old one"
     before = (job.out / "block" / "model.safetensors").read_bytes()
     train(dataclasses.replace(job, resume=True), reports.append)
-    assert before == (job.out / "block" / "model.safetensors").read_bytes(), "nothing is left to do"
+    assert before == (job.out / "block" / "model.safetensors").read_bytes(), "a complete head is not trained again"
     monkeypatch.setattr(command, "Plan", lambda: plan)
     monkeypatch.setenv("COLUMNS", "200")  # a narrow terminal cuts the progress bar
     further = tmp_path / "further"
     options = ["--out", str(further), "--start-from", str(job.out), "--tokens", "2000", "--only", "block"]
     assert main(["train", *options]) == 0
-    seen = capsys.readouterr()
-    assert seen.out.split() == [str(further / "README.md")] and "tokens per pass" in seen.err
+    output = capsys.readouterr()
+    assert output.out.split() == [str(further / "README.md")] and "tokens per pass" in output.err
     assert before != (further / "block" / "model.safetensors").read_bytes()
     models = lookahead.load("+".join(str(job.out / name) for name in ("target", *job.only)))
     assert set(models.heads) == set(job.only)
 
 
-@pytest.mark.parametrize(("ends", "stays"), [(1.7, True), (1.9, False)])
-def test_a_head_that_ends_clearly_worse_than_it_began_is_not_kept(family, tmp_path, caplog, monkeypatch, ends, stays):
-    worth = iter((2.0, ends))
-    monkeypatch.setattr(evaluate, "accepted_length", lambda *_: next(worth))
-    given = family[0].out
-    job = Job(None, tmp_path, FEW_TEXTS, tokens=1000, start_from=given, only=("medusa",))
+@pytest.mark.parametrize(("after", "discarded"), [(1.7, True), (1.9, False)])
+def test_a_head_that_gets_clearly_worse_is_discarded(family, tmp_path, caplog, monkeypatch, after, discarded):
+    lengths = iter((2.0, after))
+    monkeypatch.setattr(evaluate, "accepted_length", lambda *_: next(lengths))
+    source = family[0].out
+    job = Job(None, tmp_path, FEW_TEXTS, tokens=1000, start_from=source, only=("medusa",))
     train(job, lambda report: None)
-    before, after = (load_file(folder / "medusa" / "model.safetensors") for folder in (given, job.out))
-    same = all(torch.equal(weights, after[name]) for name, weights in before.items())
-    assert (same, "it stays as it began" in caplog.text) == (stays, stays)
+    old, new = (load_file(folder / "medusa" / "model.safetensors") for folder in (source, job.out))
+    same = all(torch.equal(weights, new[name]) for name, weights in old.items())
+    assert (same, "the initial head is kept" in caplog.text) == (discarded, discarded)
     budget = job.work / "budget.json"
-    assert ("medusa" in budget.read_text() if budget.exists() else False) is not stays, "the card tells of what is kept"
+    assert ("medusa" in budget.read_text() if budget.exists() else False) is not discarded, (
+        "the card describes the head that is kept"
+    )
 
 
-def test_of_a_corpus_another_chat_model_is_asked_about_passages(family, corpus, tmp_path, monkeypatch):
-    """Its tokenizer does not know our markers, so that the corpus is no text for it to continue."""
-    monkeypatch.setattr(tokenizer, "has_markers", lambda words: False)
-    asked, about = [], passages.about
-    monkeypatch.setattr(passages, "about", lambda *of: (asked.append(one) or one for one in about(*of)))
+def test_another_chat_model_gets_instructions_about_passages(family, corpus, tmp_path, monkeypatch):
+    """Its tokenizer has no markers of the corpus, so the corpus is not used as openings."""
+    monkeypatch.setattr(tokenizer, "has_markers", lambda tokenizer: False)
+    used, about = [], passages.about
+    monkeypatch.setattr(passages, "about", lambda *args: (used.append(text) or text for text in about(*args)))
     plan = dataclasses.replace(FEW_TEXTS, texts_together=12, heads_share={"block": 0.03})
     job = Job(corpus, tmp_path / "out", plan, tokens=2000, start_from=family[0].out / "target", only=("block",))
     reports = []
     train(job, reports.append)
-    assert next(r.stage for r in reports) == "questions" and len(asked) > 2
+    assert next(r.stage for r in reports) == "questions" and len(used) > 2
     assert files.config_of(job.out / "block")
 
 
 @pytest.mark.parametrize("kind", ["eagle", "block"])
-def test_a_head_of_a_large_vocabulary_knows_what_is_written_often(family, tmp_path, monkeypatch, kind):
-    """It drafts these tokens alone, is kept in several files, learns further, and races losslessly."""
+def test_a_head_of_a_large_vocabulary_has_only_frequent_tokens(family, tmp_path, monkeypatch, kind):
+    """It drafts only these tokens, is saved in several files, can be trained further, and is lossless."""
     monkeypatch.setattr(heads, "LARGE_VOCAB", 100)
     monkeypatch.setattr(heads, "KNOWN", 60)
     monkeypatch.setattr(files, "LARGEST_FILE", 20_000)

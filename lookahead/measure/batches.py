@@ -36,8 +36,8 @@ TEXTS_PER_SLOT = 2  # with more than one, all slots are in use most of the time
 class BatchRun:
     """The texts of a batch, and sums over its full passes: those with all slots in use.
 
-    `steps` is the sum over these passes of the texts in each. `shown` has the number of tokens drafted and accepted in each
-    text, for the first of these passes.
+    `steps` is the sum over these passes of the texts in each. For the first of these passes, `shown` has the number of drafted
+    and of accepted tokens in each text.
     """
 
     texts: tuple[tuple[int, ...], ...]

@@ -91,7 +91,7 @@ def test_batches_are_measured_here(visit):
     expect(section.locator(".js-plotly-plot")).to_have_count(2)
     expect(section.get_by_label("look at a pass of")).to_have_value(re.compile(r"\d texts?"))
     drawn = section.locator(".js-plotly-plot").nth(1)
-    assert "drafted, accepted" in drawn.inner_text() and "the text's own row" in drawn.inner_text()
+    assert "drafted, accepted" in drawn.inner_text() and "root (the text's last token)" in drawn.inner_text()
 
 
 def test_it_says_whether_to_turn_it_on(visit):

@@ -131,7 +131,7 @@ def test_the_end_says_what_does_not_depend_on_a_clock(visit):
 
 def test_a_chip_is_marked_and_says_what_it_sets(visit):
     page = visit()
-    story, hot = (page.get_by_role("button", name=name, exact=True) for name in ("story", "hot"))
+    story, hot = (page.get_by_role("button", name=name, exact=True) for name in ("story", "temperature 1"))
     expect(story).to_have_attribute("aria-pressed", "true")
     hot.click()
     page.wait_for_function(f"{STATE}.run === 'recording-hot'")

@@ -88,7 +88,7 @@ def test_an_engine_is_timed_without_its_prompt_and_beside_naive(models, naive_id
     assert [row["method"] for row in report["rows"] if row["id"] == "b"] == ["naive"], "sampling is everybody's own"
     (line,) = (line for line in report["against"] if line["rival"] == "vllm")
     assert line["ratio_median"] == pytest.approx(1 / rows["vllm"]["speedup"])
-    assert "`vllm`, 1 setting" in tables.of_report(report, bench.tables(report))
+    assert "`vllm`, 1 setting" in tables.report_markdown(report, bench.tables(report))
 
 
 def test_it_stands_still_while_we_compute():

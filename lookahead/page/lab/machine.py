@@ -12,7 +12,7 @@ from ...drafting import DRAFTERS
 from ...family import threads
 from ...family.models import Models
 from ...measure import charts
-from ...measure.machine import Compared, Passes, PassParts, compare, take_apart
+from ...measure.machine import Combination, Comparison, PassParts, compare, time_parts
 from ...server.state import ServerState
 from ..parts import Follow, Opening, answered, drawn, exactness, markup, plot, prose, table
 from ..running import buttons, measured, measuring, run_and_stop
@@ -88,7 +88,7 @@ def _take_apart(models: Models, dark: bool) -> Iterator[Any]:
     def show(parts: Sequence[PassParts]) -> list[Any]:
         return [_parts(parts), drawn(charts.pass_parts(parts, dark))]
 
-    yield from measured(lambda: take_apart(models), show, 2)
+    yield from measured(lambda: time_parts(models), show, 2)
 
 
 def _parts(models: Sequence[PassParts]) -> str:
@@ -108,7 +108,7 @@ def _parts(models: Sequence[PassParts]) -> str:
 def _compare(models: Models, dark: bool) -> Iterator[Any]:
     compared = None
 
-    def show(newest: Compared) -> list[Any]:
+    def show(newest: Comparison) -> list[Any]:
         nonlocal compared
         compared = newest
         return [_comparison(newest), gr.skip()]
@@ -117,20 +117,20 @@ def _compare(models: Models, dark: bool) -> Iterator[Any]:
     yield [gr.skip(), gr.skip(), drawn(charts.formats(compared, dark))]  # at the end: drawing disturbs the measurement
 
 
-def _comparison(compared: Compared) -> str:
+def _comparison(compared: Comparison) -> str:
     caption = f"medians of {compared.visits}; 9 and 33 rows in one-row passes"
     heads = ["format", "threads", "1 row", "9 rows", "33 rows", "weights read"]
     rows = [
         [one.dtype + (", in use" if one.in_use else ""), str(one.threads or "GPU"), *_cells(one)]
-        for one in compared.passes
+        for one in compared.combinations
     ]
     # Unbroken: on a phone a table is scrolled.
     whole = [[cell.replace(" ", "\u00a0") for cell in row] for row in (heads, *rows)]
     return answered(compared.verdict()) + table(whole[0], whole[1:], caption)
 
 
-def _cells(one: Passes) -> list[str]:
+def _cells(one: Combination) -> list[str]:
     if not one.pass_s:
-        return ["", "", "", one.left_out]
+        return ["", "", "", one.skipped]
     more = [decimal(one.seconds(n) / one.pass_s[0]) if n <= one.rows[-1] else "" for n in (9, 33)]
     return [seconds(one.pass_s[0]), *more, speed(one.bytes_per_s)]

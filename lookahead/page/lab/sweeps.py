@@ -8,8 +8,8 @@ import gradio as gr
 from ...core.numbers import decimal, percent, ratio
 from ...family.models import Models
 from ...measure import charts
-from ...measure.decision import shown
-from ...measure.sweeps import SEEN, SWEEPS, Sweep, sweep
+from ...measure.decision import with_interval
+from ...measure.sweeps import LONG_K, SWEEPS, Sweep, sweep
 from ...server.state import ServerState
 from ..parts import Follow, Opening, drawn, markup, plot, says, table
 from ..running import buttons, measured, measuring, run_and_stop
@@ -67,7 +67,7 @@ def _rows(swept: Sweep) -> str:
     def speed(value: float | None) -> str:
         return "" if value is None else ratio(value)
 
-    forecasts = {one.k: shown(one) for one in swept.forecasts}
+    forecasts = {one.k: with_interval(one) for one in swept.forecasts}
     rows = [
         [
             p.arm.label, percent(p.acceptance), decimal(p.arm.mean("tokens_per_pass")), speed(p.arm.median), speed(p.priced),
@@ -75,5 +75,5 @@ def _rows(swept: Sweep) -> str:
         ]
         for p in swept.points
     ]  # fmt: skip
-    theory = ["theory, verifying as measured", "theory, verifying for nothing"]
-    return table(["", "accepted", "tokens per pass", "measured", *theory, f"predicted from k = 1 and {SEEN}"], rows)
+    theory = ["theory, measured costs", "theory, free rows"]
+    return table(["", "accepted", "tokens per pass", "measured", *theory, f"predicted from k = 1 and {LONG_K}"], rows)

@@ -28,7 +28,7 @@ def add(server: ServerState, follow: Follow) -> Opening:
     """The section."""
 
     def shown(text: str) -> Recording:
-        recording = Recording.of(Trace.from_json(text) if text else recordings.read("story"))
+        recording = Recording.from_trace(Trace.from_json(text) if text else recordings.read("story"))
         server.limits.check(list(recording.prompt), len(recording.tokens))
         return recording
 
@@ -37,7 +37,7 @@ def add(server: ServerState, follow: Follow) -> Opening:
 
 def of_recording(scenario: str, method: str, k: int, options: Mapping[str, int]) -> None:
     """The sliders over a bundled recording; its times are those of the machine it was made on."""
-    recording = Recording.of(recordings.read(scenario))
+    recording = Recording.from_trace(recordings.read(scenario))
     _sliders(lambda _: recording, "''", "count the passes", method, k, options)
 
 

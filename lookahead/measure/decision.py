@@ -141,7 +141,7 @@ class Report:
             predicted = f"the best predicted speedup is {ratio(best.speedup)} ({best.method}, k = {best.k})"
             if self.on:
                 return f"Yes: {predicted}.{self.note}"
-            return f"Don't: {predicted}. Turn it on from {ratio(PREDICTED_PAYS)}.{self.note}"
+            return f"Don't: {predicted}, below the threshold of {ratio(PREDICTED_PAYS)}.{self.note}"
         speedup = with_interval(best) if best.interval else f"{with_interval(best)} on one prompt"
         if not self.on:
             return f"Off: the fastest method, {best.method}, has a speedup of {speedup}. This is not a reliable gain."

@@ -43,31 +43,43 @@ ROOT = Path(__file__).parent.parent
 POCKET = ROOT / "assets" / "models" / "pocket"
 
 
-BROWSER = {"chromium", "app"}  # fixtures of tests that drive a browser
+FAST = "not (models or browser or engines or timed or long)"
+# Fixtures whose tests belong to a tier. Other tests name theirs with a marker.
+TIERS = {"browser": {"chromium", "app"}, "models": {"models"}}
 PATIENT_MS = 60_000  # that a page is waited for: the machine may have other things to do
+
+
+def pytest_configure(config):
+    """Select the fast tests if the command line names neither files nor markers."""
+    if not config.option.markexpr and config.args_source is not pytest.Config.ArgsSource.ARGS:
+        config.option.markexpr = FAST
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items):
-    """Which worker runs a test, and in which order, by the markers in pyproject.toml.
+    """Add the tier of each test, and choose its worker and its order by the markers in pyproject.toml.
 
-    The tests of a file share a worker, and what the file has prepared. Files with a browser share two workers, because more
-    browsers are too many for two cores. Long files come first, and tests that are `split` last, so that all workers end together.
+    The tests of a file share a worker and its fixtures. Files with a browser share two workers, because two cores cannot
+    serve more browsers. Long files come first and `split` tests last, so that all workers end at about the same time.
     """
-    beside_others = "PYTEST_XDIST_WORKER" in os.environ
-    browser = {item.module.__name__ for item in items if BROWSER & set(item.fixturenames)}
+    in_parallel = "PYTEST_XDIST_WORKER" in os.environ
+    for item in items:
+        for tier, fixtures in TIERS.items():
+            if fixtures & set(item.fixturenames):
+                item.add_marker(tier)
+    browser = {item.module.__name__ for item in items if item.get_closest_marker("browser")}
     for item in items:
         name = item.module.__name__
         if not any(map(item.get_closest_marker, ("split", "xdist_group"))):
             item.add_marker(pytest.mark.xdist_group("browser-2" if name in browser else name))
 
-    def place(item):
-        if not beside_others:
+    def order(item):
+        if not in_parallel:
             return item.get_closest_marker("last") is not None
         long = item.get_closest_marker("long") is not None
         return not long, item.module.__name__ not in browser, item.get_closest_marker("split") is not None
 
-    items.sort(key=place)
+    items.sort(key=order)
 
 
 @pytest.fixture(autouse=True)

@@ -1,31 +1,30 @@
-/* draft.js: a draft as an outline, and the outcomes of its rows.
-
-   What it does not know.  The DOM. Statuses are read, never computed from p, q and the draw, which are rounded. */
+/* draft.js: the rows of a draft as an outline, and the detailed status of each row, derived from the recorded
+   statuses. */
 
 export const branches = draft => new Set(draft.parents).size < draft.parents.length;
-/** How many rows were there to be tested: all but those of the window, which are the last. */
+/** The number of rows that the target verifies: all rows except the window's, which come last. */
 export const tested = draft => draft.tokens.length - (draft.window || 0);
 
-/** The drafted rows from the root down to `row`, itself included. */
+/** The drafted rows on the path from the root to `row`, including `row`. */
 export function ancestors(parents, row) {
   const path = [];
   for (; row >= 0; row = parents[row]) path.push(row);
   return path.reverse();
 }
 
-/** The rows to be tested, elder branches first and whole: [{row, depth, guide}]; `guide` draws the tree. */
+/** The verified rows in depth-first order, as {rows: [{row, depth, guide}], branches}; `guide` draws the tree. */
 export function outline(draft) {
-  const below = new Map();
+  const children = new Map();
   for (let row = 0; row < tested(draft); row++) {
     const parent = draft.parents[row];
-    if (!below.has(parent)) below.set(parent, []);
-    below.get(parent).push(row);
+    if (!children.has(parent)) children.set(parent, []);
+    children.get(parent).push(row);
   }
-  const forks = [...below.values()].some(rows => rows.length > 1);
+  const forks = [...children.values()].some(rows => rows.length > 1);
   const list = [];
-  const stack = []; // a stranger's draft may be deeper than calls can go
+  const stack = []; // not recursion: the draft in an opened file may be deeper than the call stack
   const push = (parent, depth, indent) => {
-    const rows = below.get(parent) || [];
+    const rows = children.get(parent) || [];
     stack.push(...rows.map((row, i) => ({row, depth, indent, isLast: i === rows.length - 1})).reverse());
   };
   push(-1, 1, "");
@@ -37,19 +36,20 @@ export function outline(draft) {
   return {rows: list, branches: forks};
 }
 
-/** The outcome of a row: accepted, rejected, passed (a sibling was accepted), ended (the text did), unreached. */
-export function fateOf(step, row) {
+/** The detailed status of a row: accepted, rejected, passed (a sibling was accepted), ended (the text ended),
+    unreached. */
+export function statusOf(step, row) {
   const {parents} = step.draft;
-  const status = step.statuses[row];
+  const recorded = step.statuses[row];
   const parent = parents[row];
-  if (status === "accepted" || status === "rejected") return status;
+  if (recorded === "accepted" || recorded === "rejected") return recorded;
   if (parent >= 0 && step.statuses[parent] !== "accepted") return "unreached";
   return step.path.some(other => parents[other] === parent) ? "passed" : "ended";
 }
-export const FATES = {
-  accepted: {sign: "✓", words: "accepted"},
-  rejected: {sign: "✕", words: "rejected"},
-  passed: {sign: "–", words: "not tested: another branch was accepted"},
-  ended: {sign: "–", words: "not tested: the text ended"},
-  unreached: {sign: "○", words: "not tested: an earlier token was rejected"},
+export const STATUSES = {
+  accepted: {sign: "✓", label: "accepted"},
+  rejected: {sign: "✕", label: "rejected"},
+  passed: {sign: "–", label: "not tested: another branch was accepted"},
+  ended: {sign: "–", label: "not tested: the text ended"},
+  unreached: {sign: "○", label: "not tested: an earlier token was rejected"},
 };

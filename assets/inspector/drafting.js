@@ -1,25 +1,19 @@
-/* drafting.js: how a trained head drafted, on the page: the layers it read, the text it read, and its tokens in order.
-
-   What it is.  `view(drafting)` makes the part of the inspector that a pass with such a draft has. The tokens stand in
-   a list from left to right, on a phone from above to below; an arrow is what one of them hands to the next.
-
-   Why it is so.  The three shapes of drafts differ in what a token knows of the one before it. They share a drawing,
-   in which little but the arrows differs.
-
-   What it does not know.  How slots and levels follow from a draft: that is heads.js's business. */
+/* drafting.js: draws how a trained head drafted: the layers and the text that it read, and the drafted tokens in
+   order. An arrow is an input from one token to the next. */
 
 import {HIDDEN, make, svg} from "../page/dom.js";
 import {count, probability} from "../page/numbers.js";
 import {bar, drawn, heading, sign, small, table, token, unseen} from "./parts.js";
 
-const MOST_LAYERS = 96; // that are drawn
+const MAX_LAYERS = 96; // layers drawn
 const STEP = 12; // pixels from layer to layer
 const TALL = 32;
 const LOW = 14;
 
-/** The target's layers, first to last, as a row of marks: those that were read are tall, filled and numbered. */
+/** The target's layers, first to last, as a row of marks. The layers that the head read are tall, filled and
+    numbered. */
 function layersPicture({taps, layers}) {
-  if (layers > MOST_LAYERS) return [];
+  if (layers > MAX_LAYERS) return [];
   const first = taps.includes(0) ? 0 : 1; // 0 is the embedding
   const width = (layers - first + 1) * STEP + 8; // the last number is wider than its mark
   const shapes = [];
@@ -36,14 +30,14 @@ function layersPicture({taps, layers}) {
   return [picture];
 }
 
-const WHOSE = {
+const READ = {
   heads:
     "of one token, the last that the target has read. The target processes the newest token together with the draft.",
   passes: "of every token, each with the embedding of the token that follows it.",
   slots: "of all the text before the anchor, which is the text’s last token.",
 };
 
-/** The text's last tokens, and what the head read of each. */
+/** A table of the text's last tokens. It marks the tokens whose states the head read. */
 function readTable({read: {pairs, tokens, cut}}) {
   const mark = isRead =>
     make(`td.${isRead ? "la-h-seen" : ""}`, sign(isRead ? "●" : "○"), unseen(isRead ? "read" : "not read"));
@@ -51,63 +45,65 @@ function readTable({read: {pairs, tokens, cut}}) {
   const dots = cut ? [make("td", "…")] : [];
   const row = make("tr", make("th", {scope: "row"}, pairs ? "states of" : "its states"), ...dots, ...cells);
   const heads = [pairs ? "embedding of" : "token", ...(cut ? ["…"] : []), ...tokens.map(({text}) => token(text))];
-  return table("la-h-text", "What the head read of the last tokens", heads, [row]);
+  return table("la-h-text", "The last tokens that the head read", heads, [row]);
 }
 
 function readBox(drafting) {
-  const scroll = {role: "region", tabindex: "0", "aria-label": "What the head read of the text"};
+  const scroll = {role: "region", tabindex: "0", "aria-label": "The text that the head read"};
   const layers = make("div.la-h-source", ...layersPicture(drafting));
   return make(
     "div.la-h-part",
-    heading("What the head read"),
-    make("p.la-h-words", `In the target: ${drafting.words}, ${WHOSE[drafting.shape]}`),
+    heading("Input of the head"),
+    make("p.la-h-words", `In the target: ${drafting.layersLabel}, ${READ[drafting.shape]}`),
     make("div.la-h-sources", layers, make("div.la-i-scroll", scroll, readTable(drafting))),
   );
 }
 
-/** One drafted token in its place. */
-function drafted({text, fate, sign: mark, words, chance, after}, {tree, confident}) {
+/** A drafted token with its outcome and its probability. */
+function tokenBox({text, status, sign: mark, label, chance, after}, {tree, confident}) {
   const known = chance === null ? [] : [bar(chance, "p"), unseen(confident ? "confidence " : "probability ")];
   return make(
     "div.la-h-drafted",
-    make("span.la-h-token", sign(mark), token(text, fate), unseen(`, ${words}`)),
+    make("span.la-h-token", sign(mark), token(text, status), unseen(`, ${label}`)),
     ...(known.length ? [make("span.la-h-chance", ...known, probability(chance))] : []),
     ...(tree && after !== null ? [make("span.la-i-small.la-h-after", "after ", token(after, "said"))] : []),
   );
 }
 
-/** What a place is called, and what its token was drafted from. */
-function placeWords({shape, tree}, i) {
+/** The name of a draft position, and the source of its token: [name, source]. */
+function positionLabel({shape, tree}, i) {
   if (shape === "heads") return [`head ${i + 1}`, ""];
   if (shape === "slots") return [`slot ${i + 1}`, ""];
   const feature = tree ? "from its own features" : "from its own feature";
   return [`pass ${i + 1}`, i ? feature : "from the target’s states"];
 }
 
-function placeItem(drafting, i, ...content) {
-  const [name, from] = placeWords(drafting, i);
+function positionItem(drafting, i, ...content) {
+  const [name, source] = positionLabel(drafting, i);
   const {shape, markov} = drafting;
-  const isHanded = shape === "passes" ? i > 0 : shape === "slots" && markov;
-  const arrow = isHanded && content.length ? [drawn("la-h-arrow", {}, "→")] : [];
-  const label = make("span.la-i-label", name, ...(from ? [make("span.la-h-from", from)] : []));
+  const hasArrow = shape === "passes" ? i > 0 : shape === "slots" && markov;
+  const arrow = hasArrow && content.length ? [drawn("la-h-arrow", {}, "→")] : [];
+  const label = make("span.la-i-label", name, ...(source ? [make("span.la-h-from", source)] : []));
   const box = content.length ? content : [make("span.la-h-none", "empty")];
   return make(`li.la-h-place.${content.length ? "" : "la-h-empty"}`, ...arrow, label, ...box);
 }
 
-function places(drafting) {
+function positions(drafting) {
   const anchor = make(
     "li.la-h-place.la-h-anchor",
     make("span.la-i-label", drafting.shape === "slots" ? "anchor" : "last token"),
     make("span.la-h-token", token(drafting.anchor, "root")),
   );
-  const filled = drafting.levels.map((level, i) => placeItem(drafting, i, ...level.map(one => drafted(one, drafting))));
-  const empty = Array.from({length: drafting.empty}, (_, i) => placeItem(drafting, drafting.levels.length + i));
+  const filled = drafting.levels.map((level, i) =>
+    positionItem(drafting, i, ...level.map(entry => tokenBox(entry, drafting))),
+  );
+  const empty = Array.from({length: drafting.empty}, (_, i) => positionItem(drafting, drafting.levels.length + i));
   return make(`ol.la-h-places.la-h-${drafting.shape}`, anchor, ...filled, ...empty);
 }
 
 const SURE = "The number is the head’s probability of the token.";
 
-function howWords({shape, tree, markov, confident, slots}) {
+function explanation({shape, tree, markov, confident, slots}) {
   if (shape === "heads") {
     return [`${count(slots, "small head")} on this state, all at once. They do not read each other’s tokens.`, SURE];
   }
@@ -132,8 +128,8 @@ function howWords({shape, tree, markov, confident, slots}) {
 }
 
 const ENDS = {
-  room: "No more was drafted: the text ends here.",
-  unworthy: "No more was drafted: another token was not worth its row in the target’s pass.",
+  max_tokens: "No more was drafted: the text ends here.",
+  auto: "No more was drafted: another token was not worth its row in the target’s pass.",
 };
 
 function howBox(drafting) {
@@ -141,18 +137,18 @@ function howBox(drafting) {
   const noun = shape === "heads" ? "head" : "slot";
   const full = `All ${count(levels.length, noun)} were used.`;
   const last = end === "k" ? `No more was drafted: k is ${k}.` : end === "full" ? full : ENDS[end];
-  const emptied = empty ? ` ${count(empty, noun)} empty.` : "";
+  const emptySlots = empty ? ` ${count(empty, noun)} empty.` : "";
   const passes = shape === "passes" ? count(levels.length, "pass") : "1 pass";
   return make(
     "div.la-h-part",
     heading(`How it drafted: ${passes} of the head`),
-    places(drafting),
-    small(howWords(drafting).join(" ")),
-    ...(last ? [small(make("b", last), emptied)] : []),
+    positions(drafting),
+    small(explanation(drafting).join(" ")),
+    ...(last ? [small(make("b", last), emptySlots)] : []),
   );
 }
 
-/** The part of the inspector about one draft of a trained head. */
+/** The part of the inspector for a trained head's draft. */
 export function view(drafting) {
   const label = {"aria-label": `Draft of a trained head, ${drafting.name}`};
   return make("section.la-drafting", label, readBox(drafting), howBox(drafting));

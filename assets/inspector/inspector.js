@@ -1,18 +1,10 @@
-/* inspector.js: the pass inspector on the page.
-
-   What it is.  An `Inspector` makes the panel; `show(log, lane, step)` fills it with one pass, from left to right as
-   it happened; under it how a trained head drafted, the rows with cache and mask, the target's favourites at each
-   place, and the time. The breadcrumb leads from the text to the pass, its rows, and the numbers of the row that is
-   chosen in the mask.
-
-   Why it is so.  The buttons stay while the pass under them changes, so that the keyboard keeps its place.
-
-   What it does not know.  How a pass came to be what it is: all it shows comes from pass.js. */
+/* inspector.js: the panel of the pass inspector: `show` fills it with one pass, and a breadcrumb leads from the text
+   to a row's numbers. */
 
 import {make} from "../page/dom.js";
 import {duration, percent} from "../page/numbers.js";
+import * as candidates from "./candidates.js";
 import * as headDrafting from "./drafting.js";
-import * as favourites from "./favourites.js";
 import {flow, plain} from "./flow.js";
 import {draftingOf} from "./heads.js";
 import {maskOf} from "./jacobi.js";
@@ -25,39 +17,39 @@ import {quote} from "./text.js";
 const PREFILL =
   "The target read the prompt except its last token into its cache, and emitted nothing. " + "This is on no clock.";
 
-/** A bar in pieces, which `words` say. */
-function timeLine(label, words, pieces, longest) {
+/** A bar of pieces; `description` is its text for screen readers. */
+function timeLine(label, description, pieces, longest) {
   const spans = pieces.map(({kind, seconds}) =>
     drawn(`la-i-span.la-i-${kind}`, {width: percent(seconds / longest, 3)}),
   );
-  const attributes = {role: "img", "aria-label": words};
+  const attributes = {role: "img", "aria-label": description};
   return make("div.la-i-timeline", attributes, make("span.la-i-label", label), make("span.la-i-time", ...spans));
 }
 
-/** A pass and an ordinary one on one scale, and the arithmetic. */
+/** The time of a pass and of an ordinary pass on one scale, with the arithmetic. */
 function timeBox({parts, total, ordinary, sentence, sum, basis, rows}) {
   const longest = Math.max(total, ordinary?.seconds || 0) || 1;
-  const words = parts.map(({name, seconds}) => `${name} ${duration(seconds)}`);
-  const box = make("div.la-i-timebox", timeLine("this pass", `This pass: ${words.join(", ")}`, parts, longest));
+  const labels = parts.map(({name, seconds}) => `${name} ${duration(seconds)}`);
+  const box = make("div.la-i-timebox", timeLine("this pass", `This pass: ${labels.join(", ")}`, parts, longest));
   if (ordinary) {
     const piece = {kind: "ordinary", seconds: ordinary.seconds};
     box.append(timeLine("ordinary", `An ordinary pass: ${duration(ordinary.seconds)}`, [piece], longest));
   }
-  const key = parts.map(({kind}, i) => make("li", drawn(`la-i-swatch.la-i-${kind}`, {}), words[i]));
+  const key = parts.map(({kind}, i) => make("li", drawn(`la-i-swatch.la-i-${kind}`, {}), labels[i]));
   box.append(make("ul.la-i-key", ...key));
   if (sentence) box.append(make("p.la-i-cost", sentence, ...(sum ? [" ", make("span.la-i-sum", sum)] : [])));
   box.append(...[basis, rows].filter(Boolean).map(note => small(note)));
   return box;
 }
 
-/** The rows of a drafted pass, the cache, and who may look at whom; a window has its microscope instead. */
+/** The rows, the cache and the attention mask of a drafted pass. A pass with a window has the microscope instead. */
 function rowsBox(log, laneIndex, stepIndex, chosen) {
   const {node} = new Mask(maskOf(log, laneIndex, stepIndex), chosen, 0);
   return make("section.la-i-rows", {"aria-label": "Rows, cache and mask"}, node);
 }
 
-/** What the pass did. */
-function happened(pass) {
+/** The flow of a pass, in the form for its kind. */
+function flowOf(pass) {
   if (pass.kind === "prefill") return make("p.la-i-note", PREFILL);
   return pass.kind === "drafted" ? flow(pass) : plain(pass);
 }
@@ -66,35 +58,35 @@ const labelled = (label, text) => make("button.la-button", {type: "button", "ari
 
 export class Inspector {
   #at = null; // {laneIndex, stepIndex, pass}, while it is open
-  #drawn = ""; // what the drawn body depends on
-  #from = null; // where the focus was before it opened
+  #drawn = ""; // key of the drawn body
+  #from = null; // the element that had the focus before it opened
   #close;
   #go;
   #title = make("h3.la-i-title", {tabindex: "-1"});
-  #says = make("p.la-i-says");
+  #summary = make("p.la-i-says");
   #body = make("div.la-i-body");
   #crumbs = make("nav.la-i-crumbs", {"aria-label": "From the text to its token ids"});
   #previous = labelled("Previous pass of this lane", "← previous");
   #next = labelled("Next pass of this lane", "next →");
 
-  /** `close()` is called when the reader closes it, `go(lane, step)` when another pass is wanted. */
+  /** `close()` is called when the reader closes the panel, `go(lane, step)` when the reader chooses another pass. */
   constructor({close, go}) {
     this.#close = close;
     this.#go = go;
-    const shut = labelled("Close the inspector", "close");
+    const closeButton = labelled("Close the inspector", "close");
     const group = {role: "group", "aria-label": "Passes"};
-    const buttons = make("div.la-i-buttons", group, this.#previous, this.#next, shut);
-    const head = make("div.la-i-head", make("div.la-i-says-box", this.#title, this.#says), buttons);
+    const buttons = make("div.la-i-buttons", group, this.#previous, this.#next, closeButton);
+    const head = make("div.la-i-head", make("div.la-i-says-box", this.#title, this.#summary), buttons);
     const attributes = {"aria-label": "Pass inspector", hidden: ""};
     this.node = make("section.la-inspector.la-i", attributes, this.#crumbs, head, this.#body);
     this.#previous.addEventListener("click", () => this.#step(-1));
     this.#next.addEventListener("click", () => this.#step(1));
-    shut.addEventListener("click", () => this.#leave());
+    closeButton.addEventListener("click", () => this.#closePanel());
     this.node.addEventListener("keydown", event => {
       if (event.key !== "Escape" || event.defaultPrevented) return;
       event.preventDefault();
       event.stopPropagation();
-      this.#leave();
+      this.#closePanel();
     });
   }
 
@@ -110,61 +102,61 @@ export class Inspector {
     this.#from = document.activeElement;
     this.node.hidden = false;
     this.node.scrollIntoView({block: "nearest"});
-    this.#crumbs.scrollIntoView({block: "nearest"}); // where the panel is longer than the screen
+    this.#crumbs.scrollIntoView({block: "nearest"}); // if the panel is longer than the screen
     this.#title.focus({preventScroll: true});
   }
 
   #draw(log) {
     const {laneIndex, stepIndex, pass} = this.#at;
-    // The pass after this one tells what the target said at the window; the end tells how many passes there are.
+    // The next pass has the target's predictions at the window; the end of the run has the number of passes.
     const key = [log.run, laneIndex, stepIndex, pass.next, pass.title].join("/");
     if (key === this.#drawn) return;
     this.#drawn = key;
     this.#title.replaceChildren(make("bdi", pass.method), `: ${pass.title}`);
-    this.#says.replaceChildren(...quoted({words: pass.lead, said: pass.said, tail: pass.tail}));
+    this.#summary.replaceChildren(...quoted(pass));
     const hasWindow = pass.window || pass.pooled;
     const chosen = row => this.#drawCrumbs(log, row);
     const window = hasWindow ? [microscope.view(log, laneIndex, stepIndex, this.#go, chosen)] : [];
     const rows = pass.kind === "drafted" && !hasWindow ? [rowsBox(log, laneIndex, stepIndex, chosen)] : [];
     const drafting = draftingOf(log, laneIndex, stepIndex);
     const head = drafting ? [headDrafting.view(drafting)] : [];
-    const places = favourites.places(pass);
+    const positions = candidates.positions(pass);
     this.#body.replaceChildren(
-      happened(pass),
+      flowOf(pass),
       ...head,
       ...rows,
-      ...places,
+      ...positions,
       ...window,
       heading("Time"),
       timeBox(pass.time),
     );
     this.#drawCrumbs(log, hasWindow ? -1 : 0);
-    // Not `disabled`: a button that turns disabled under the reader's finger throws the focus away.
+    // Not `disabled`: a focused button that becomes disabled loses the focus.
     this.#previous.setAttribute("aria-disabled", String(!pass.previous));
     this.#next.setAttribute("aria-disabled", String(!pass.next));
   }
 
-  /** From the text to this pass, its rows, and what the target thought behind one of them; -1 for none. */
+  /** The path from the text to this pass, its rows, and the target's candidates after one row; -1 for none. */
   #drawCrumbs(log, row) {
     const {laneIndex, stepIndex, pass} = this.#at;
-    const crumb = (label, act) => {
+    const crumb = (label, action) => {
       const node = make("button.la-button", {type: "button"}, label);
-      node.addEventListener("click", act);
+      node.addEventListener("click", action);
       return node;
     };
     const to = node => () => node.scrollIntoView({block: "start"});
     const field = this.#body.querySelector(".la-m-field");
-    const places = [...this.#body.querySelectorAll(".la-i-place")];
-    const place = places.find(({dataset}) => Number(dataset.row) === row);
-    const all = [crumb("text", () => this.#leave()), crumb(pass.title, to(this.node))];
-    if (field) all.push(crumb("rows", to(field.closest(".la-m-part"))));
-    for (const other of places) other.classList.toggle("la-i-zoomed", other === place && Boolean(field));
-    if (row >= 0 && places.length) {
+    const boxes = [...this.#body.querySelectorAll(".la-i-place")];
+    const chosen = boxes.find(({dataset}) => Number(dataset.row) === row);
+    const crumbs = [crumb("text", () => this.#closePanel()), crumb(pass.title, to(this.node))];
+    if (field) crumbs.push(crumb("rows", to(field.closest(".la-m-part"))));
+    for (const box of boxes) box.classList.toggle("la-i-zoomed", box === chosen && Boolean(field));
+    if (row >= 0 && boxes.length) {
       const {text} = maskOf(log, laneIndex, stepIndex)[row];
       const label = [`row ${row}: `, token(quote(text), "said")];
-      all.push(place ? crumb(make("span", ...label), to(place)) : make("span", ...label, ", not tested"));
+      crumbs.push(chosen ? crumb(make("span", ...label), to(chosen)) : make("span", ...label, ", not tested"));
     }
-    this.#crumbs.replaceChildren(...all.flatMap((node, i) => (i ? [" › ", node] : [node])));
+    this.#crumbs.replaceChildren(...crumbs.flatMap((node, i) => (i ? [" › ", node] : [node])));
   }
 
   hide() {
@@ -177,7 +169,7 @@ export class Inspector {
     this.#from = null;
   }
 
-  #leave() {
+  #closePanel() {
     this.hide();
     this.#close();
   }

@@ -1,21 +1,11 @@
-/* jacobi.js: the window of lookahead decoding, as plain data to be shown.
+/* jacobi.js: the window of lookahead decoding as plain data: its levels and columns, the verified n-grams and the
+   attention mask. They are derived from the draft's parents, because a recording has no more. */
 
-   What it is.  `windowOf(log, lane, step)` gives the grid of guesses of a pass, what the target said at them, and the
-   n-grams from the pool that were verified in the same pass, each with its origin. `maskOf` returns which rows may
-   attend to which.
-
-   Why it is so.  A draft names parents only; rows, columns and levels follow from them. Level l, column c (from 1)
-   guesses the token l + c - 1 places ahead. So does level l - 1, column c + 1: it is the guess of the iteration before.
-   Where the two agree the iteration has stopped moving there. Comparing the same cell of two passes would say nothing:
-   the levels only move up, so that cell held the neighbouring token of its own trajectory.
-
-   What it does not know.  The DOM, and the pool beyond what was tried: the record does not hold it. */
-
-import {ancestors, FATES, fateOf, tested} from "./draft.js";
+import {ancestors, STATUSES, statusOf, tested} from "./draft.js";
 import {rootOf, shown} from "./text.js";
 
-/** How many columns a pass's window has. Level 2 hangs below column 1; where there is one level, or one column, the
-    parents alone do not tell, but a lane's first window always is one level. */
+/** The number of columns of a pass's window. Level 2 is a child of column 1. With one level or one column the parents
+    are ambiguous, but a lane's first window always has one level. */
 function columnsOf(lane, step) {
   const {draft} = step;
   const first = tested(draft);
@@ -37,10 +27,14 @@ export function gridOf(lane, step) {
   return grid;
 }
 
-/** Marks the cells that repeat the guess of the iteration before for the same place: `above` is the older level. */
-const settle = (level, above) => level.map((cell, c) => ({...cell, settled: above?.[c + 1]?.token === cell.token}));
+/** Mark the cells that repeat the previous iteration's guess for the same position; `above` is the older level. Level
+    l, column c (from 1) guesses the token l + c - 1 positions ahead, and so does level l - 1, column c + 1: that is
+    the guess of the previous iteration. The same cell of two passes does not compare, because the levels move up. */
+const markRepeats = (level, above) =>
+  level.map((cell, c) => ({...cell, repeats: above?.[c + 1]?.token === cell.token}));
 
-/** The window of a pass: {columns, levels, said, moved, full}; null where it has none. */
+/** The window of a pass: {columns, levels, predictions, change, full}; null if the pass has none. `predictions` are the
+    target's at the newest level. */
 export function windowOf(log, laneIndex, stepIndex) {
   const lane = log.lanes[laneIndex];
   const step = lane?.steps[stepIndex];
@@ -48,22 +42,22 @@ export function windowOf(log, laneIndex, stepIndex) {
   if (!grid.length) return null;
   const before = gridOf(lane, lane.steps[stepIndex - 1]);
   const after = gridOf(lane, lane.steps[stepIndex + 1]);
-  const deepest = lane.steps.reduce((most, other) => Math.max(most, other.draft.window / grid[0].length), 0);
-  const said = after.length && after[0].length === grid[0].length ? after.at(-1) : null;
+  const deepest = lane.steps.reduce((max, other) => Math.max(max, other.draft.window / grid[0].length), 0);
+  const predictions = after.length && after[0].length === grid[0].length ? after.at(-1) : null;
   const earlier = lane.steps.slice(0, stepIndex).some(other => other.draft.window > 0);
   const opening = earlier ? "restarted" : "opened";
   return {
     columns: grid[0].length,
-    levels: grid.map((level, l) => settle(level, grid[l - 1])),
-    said: said && settle(said, grid.at(-1)),
-    moved: !before.length ? opening : before.length < grid.length ? "grew" : "moved",
+    levels: grid.map((level, l) => markRepeats(level, grid[l - 1])),
+    predictions: predictions && markRepeats(predictions, grid.at(-1)),
+    change: !before.length ? opening : before.length < grid.length ? "grew" : "moved",
     full: grid.length === deepest,
   };
 }
 
-/** One entry per root-to-leaf path of the verification branch. Its leaf belongs to one n-gram only, so the leaf's
-    birthplace is the n-gram's. Columns and tokens count from 1. */
-export function triedOf(log, laneIndex, stepIndex) {
+/** The verified n-grams: one entry per root-to-leaf path of the verification branch. A leaf belongs to one n-gram only,
+    so its origin is the n-gram's origin. Columns and tokens count from 1. */
+export function ngramsOf(log, laneIndex, stepIndex) {
   const lane = log.lanes[laneIndex];
   const step = lane.steps[stepIndex];
   const {draft} = step;
@@ -76,69 +70,69 @@ export function triedOf(log, laneIndex, stepIndex) {
     const accepted = path.filter(row => step.path.includes(row)).length;
     return {
       ...{path, root, accepted},
-      tokens: path.map(row => ({text: shown(draft.pieces[row]), fate: fateOf(step, row)})),
-      birth: birthOf(lane, draft, leaf),
+      tokens: path.map(row => ({text: shown(draft.pieces[row]), status: statusOf(step, row)})),
+      origin: originOf(lane, draft, leaf),
       outcome: outcomeOf(step, path, accepted),
-      whole: accepted === path.length,
+      isAccepted: accepted === path.length,
     };
   });
 }
 
-/** Where an n-gram was found: {kind: "pass", pass, column, step}, {kind: "prompt"}, or {kind: "unknown"}. */
-function birthOf(lane, draft, row) {
+/** The origin of an n-gram: {kind: "pass", pass, column, step}, {kind: "prompt"}, or {kind: "unknown"}. */
+function originOf(lane, draft, row) {
   if (!draft.births?.length) return {kind: "unknown"};
-  const birth = draft.births[row];
-  if (!birth) return {kind: "prompt"};
+  const source = draft.births[row];
+  if (!source) return {kind: "prompt"};
   return {
     kind: "pass",
-    pass: birth[0],
-    column: birth[1] + 1,
-    step: lane.steps.findIndex(step => step.kind === "verify" && step.index === birth[0]),
+    pass: source[0],
+    column: source[1] + 1,
+    step: lane.steps.findIndex(step => step.kind === "verify" && step.index === source[0]),
   };
 }
 
 const ENDS = {rejected: "then rejected", ended: "then the text ended"};
 function outcomeOf(step, path, accepted) {
   if (accepted === path.length) return "accepted";
-  const fate = fateOf(step, path[accepted]);
-  if (!accepted) return FATES[fate].words;
-  return `${accepted} of ${path.length} accepted, ${ENDS[fate] || "then another branch was accepted"}`;
+  const status = statusOf(step, path[accepted]);
+  if (!accepted) return STATUSES[status].label;
+  return `${accepted} of ${path.length} accepted, ${ENDS[status] || "then another branch was accepted"}`;
 }
 
-/** Who may look at whom in a pass: rows of the pass, the text's last token being row 0. Every row sees the cached
-    text too. [{name, text, group, sees: rows of the pass}]. */
+/** The attention mask of a pass: [{name, text, group, attendsTo: rows of the pass}]. Row 0 is the text's last token.
+    Every row attends to the cached text, too. */
 export function maskOf(log, laneIndex, stepIndex) {
   const lane = log.lanes[laneIndex];
   const step = lane.steps[stepIndex];
   const {draft} = step;
   const n = tested(draft);
-  const tried = draft.window ? triedOf(log, laneIndex, stepIndex) : [];
+  const ngrams = draft.window ? ngramsOf(log, laneIndex, stepIndex) : [];
   const columns = draft.window ? columnsOf(lane, step) : 1;
   function nameOf(row) {
     if (row >= n) return `window level ${Math.floor((row - n) / columns) + 1}, column ${((row - n) % columns) + 1}`;
-    const gram = tried.findIndex(({path}) => path.includes(row));
-    return gram < 0 ? "drafted" : `n-gram ${gram + 1}, token ${tried[gram].path.indexOf(row) + 2}`;
+    const ngram = ngrams.findIndex(({path}) => path.includes(row));
+    return ngram < 0 ? "drafted" : `n-gram ${ngram + 1}, token ${ngrams[ngram].path.indexOf(row) + 2}`;
   }
   const root = shown(rootOf(log, laneIndex, stepIndex));
   const drafted = draft.pieces.map((piece, row) => ({
     name: nameOf(row),
     text: shown(piece),
     group: row >= n ? "window" : "tried",
-    sees: [0, ...ancestors(draft.parents, row).map(other => other + 1)],
+    attendsTo: [0, ...ancestors(draft.parents, row).map(other => other + 1)],
   }));
-  return [{name: "the text’s last token", text: root, group: "root", sees: [0]}, ...drafted];
+  return [{name: "the text’s last token", text: root, group: "root", attendsTo: [0]}, ...drafted];
 }
 
-/** "the text, row 0, rows 3 to 5 and itself": what a row may see, runs of three and more drawn together. */
-export function seesWords(row, sees) {
-  const others = sees.filter(other => other !== row);
-  const words = ["the text"];
+/** The rows that a row attends to, as in "the text, row 0, rows 3 to 5 and itself"; three or more rows are a range. */
+export function attendsToLabel(row, attendsTo) {
+  const others = attendsTo.filter(other => other !== row);
+  const labels = ["the text"];
   for (let i = 0; i < others.length; ) {
     let j = i;
     while (others[j + 1] === others[j] + 1) j += 1;
-    if (j - i >= 2) words.push(`rows ${others[i]} to ${others[j]}`);
-    else for (let k = i; k <= j; k++) words.push(`row ${others[k]}`);
+    if (j - i >= 2) labels.push(`rows ${others[i]} to ${others[j]}`);
+    else for (let k = i; k <= j; k++) labels.push(`row ${others[k]}`);
     i = j + 1;
   }
-  return `${words.join(", ")} and itself`;
+  return `${labels.join(", ")} and itself`;
 }

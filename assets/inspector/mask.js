@@ -1,18 +1,14 @@
-/* mask.js: who may look at whom in a pass: a picture that a pointer or the arrow keys walk over.
-
-   Why it is so.  The mask is drawn as four paths, not as a cell each, and read by one line of text, so that it costs
-   little and says to the keyboard and to a screen reader what it shows to the eye.
-
-   What it does not know.  How a mask follows from a draft: that is jacobi.js's business. */
+/* mask.js: the attention mask of a pass as a picture that a pointer or the arrow keys explore. A line of text
+   describes the chosen row and column. */
 
 import {make, svg} from "../page/dom.js";
 import {count} from "../page/numbers.js";
-import {seesWords} from "./jacobi.js";
+import {attendsToLabel} from "./jacobi.js";
 import {heading, small, token} from "./parts.js";
 import {quote} from "./text.js";
 
-const MOST = 60; // rows drawn
-const TEXT = 2; // columns that stand for the cached text
+const MAX_ROWS = 60; // drawn
+const TEXT = 2; // columns that represent the cached text
 const MOVES = {
   ArrowUp: [-1, 0],
   ArrowDown: [1, 0],
@@ -22,13 +18,13 @@ const MOVES = {
   End: [0, Infinity],
 };
 
-/** The shapes of a mask's squares, of `side` pixels each, by what they stand for. */
+/** The SVG paths of a mask's squares by meaning; a square has `side` pixels. */
 function pathsOf(rows, side) {
   const square = (x, y, width) => `M${x * side + 0.5} ${y * side + 0.5}h${width}v${side - 1}h${-width}z`;
   const paths = {itself: "", tried: "", window: "", text: "", breaks: `M${TEXT * side} 0V${rows.length * side}`};
-  rows.forEach(({sees, group}, y) => {
+  rows.forEach(({attendsTo, group}, y) => {
     paths.text += square(0, y, TEXT * side - 2);
-    for (const x of sees.filter(row => row < rows.length)) {
+    for (const x of attendsTo.filter(row => row < rows.length)) {
       const kind = x === y ? "itself" : group === "window" ? "window" : "tried";
       paths[kind] += square(x + TEXT, y, side - 1);
     }
@@ -43,29 +39,29 @@ export class Mask {
   #rows;
   #side;
   #row;
-  #column = -1; // -1 stands for the cached text
+  #column = -1; // -1 is the cached text
   #across;
   #down;
   #picture;
   #chosen;
   #line = make("p.la-m-line", {"aria-live": "polite"});
 
-  /** `all` are the rows of the mask, as `maskOf` gives them; `chosen(row)` is called when the reader goes
-      to another than `at`, where they begin. */
-  constructor(all, chosen, at = all.length - 1) {
-    const rows = all.slice(0, MOST);
+  /** `allRows` are the rows of the mask, as `maskOf` returns them; `at` is the first chosen row. `chosen(row)` is
+      called when the reader chooses another row. */
+  constructor(allRows, chosen, at = allRows.length - 1) {
+    const rows = allRows.slice(0, MAX_ROWS);
     this.#rows = rows;
     this.#chosen = chosen;
     this.#row = Math.min(at, rows.length - 1);
     this.#side = rows.length <= 20 ? 16 : rows.length <= 36 ? 10 : 7;
     this.#picture = this.#draw();
-    const label = `Attention mask, ${count(all.length, "row")}: arrow keys choose a row and a column`;
+    const label = `Attention mask, ${count(allRows.length, "row")}: arrow keys choose a row and a column`;
     const field = make("div.la-m-field", {tabindex: "0", role: "application", "aria-label": label}, this.#picture);
     field.addEventListener("keydown", event => this.#press(event));
     field.addEventListener("pointermove", event => this.#point(event));
     field.addEventListener("pointerdown", event => this.#point(event));
-    this.#tell();
-    this.node = make("div.la-m-part", heading("Attention mask"), small(legendOf(all)), field, this.#line);
+    this.#describe();
+    this.node = make("div.la-m-part", heading("Attention mask"), small(legendOf(allRows)), field, this.#line);
   }
 
   #draw() {
@@ -106,23 +102,23 @@ export class Mask {
     const last = this.#rows.length - 1;
     this.#row = Math.max(0, Math.min(last, row));
     this.#column = Math.max(-1, Math.min(last, column));
-    this.#tell();
+    this.#describe();
     this.#chosen(this.#row);
   }
 
-  /** Says what the row and the column are, and whether the one may see the other. */
-  #tell() {
+  /** Describe the row and the column, and whether the row attends to the column. */
+  #describe() {
     const row = this.#rows[this.#row];
     const other = this.#rows[this.#column];
-    const isSeen = !other || row.sees.includes(this.#column);
+    const isAttended = !other || row.attendsTo.includes(this.#column);
     const column = other ? [`Column ${this.#column}: ${other.name}, `, token(quote(other.text), "said")] : [];
     this.#line.replaceChildren(
       make("b", `row ${this.#row}`),
       `: ${row.name}, `,
       token(quote(row.text), "said"),
-      `; attends to: ${seesWords(this.#row, row.sees)}. `,
+      `; attends to: ${attendsToLabel(this.#row, row.attendsTo)}. `,
       ...(other ? column : ["The text before it"]),
-      `: ${isSeen ? "attended to" : "masked"}.`,
+      `: ${isAttended ? "attended to" : "masked"}.`,
     );
     this.#across.setAttribute("y", this.#row * this.#side);
     this.#down.setAttribute("x", other ? (this.#column + TEXT) * this.#side : 0);
@@ -130,22 +126,22 @@ export class Mask {
   }
 }
 
-/** "rows 1 to 4 are the draft"; nothing where there are none. */
-function rowsAre(first, last, what) {
+/** ["rows 1 to 4 are the draft"], or [] for no rows. */
+function rowsAre(first, last, name) {
   if (last < first) return [];
-  return [first === last ? `row ${first} is ${what}` : `rows ${first} to ${last} are ${what}`];
+  return [first === last ? `row ${first} is ${name}` : `rows ${first} to ${last} are ${name}`];
 }
 
-function legendOf(all) {
-  const last = all.length - 1;
-  const before = all.filter(row => row.group !== "window").length - 1; // the last row before the window
+function legendOf(allRows) {
+  const last = allRows.length - 1;
+  const before = allRows.filter(row => row.group !== "window").length - 1; // the last row before the window
   const isWindow = before < last;
   const parts = [
     "Row 0 is the text’s last token",
     ...rowsAre(1, before, isWindow ? "the n-grams" : "the draft"),
     ...rowsAre(before + 1, last, "the window"),
   ];
-  const cut = all.length > MOST ? ` Drawn: the first ${MOST} of ${all.length} rows.` : "";
+  const cut = allRows.length > MAX_ROWS ? ` Drawn: the first ${MAX_ROWS} of ${allRows.length} rows.` : "";
   const reading = "Each line is a row of this pass; a filled square is a row that it attends to";
   return `${reading}; the band at the left is the text before it, in the cache. ${parts.join(", ")}.${cut}`;
 }

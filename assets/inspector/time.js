@@ -1,13 +1,9 @@
-/* time.js: the time of a pass, with its arithmetic, against an ordinary pass of the target.
-
-   Why it is so.  A pass is compared with the cost of the pass that it replaces, measured in the same race.
-
-   What it does not know.  The DOM. All times are in seconds. */
+/* time.js: the time of a pass in seconds, compared with an ordinary pass of the target in the same race. */
 
 import {count, digits, duration} from "../page/numbers.js";
 import {branches, tested} from "./draft.js";
 
-/** Seconds of a pass of so many rows: straight lines between the measured points and past the last. */
+/** Return the seconds of a pass with this many rows, interpolated linearly between the measured points. */
 export function costOf(costs, rows, branched = false) {
   if (!costs?.rows?.length || costs.rows.length !== costs.seconds.length) return null;
   const {rows: xs, seconds: ys} = costs;
@@ -18,23 +14,24 @@ export function costOf(costs, rows, branched = false) {
   return ys[i - 1] + ((rows - xs[i - 1]) / (xs[i] - xs[i - 1])) * (ys[i] - ys[i - 1]) + branching;
 }
 
-/** An ordinary pass of this log: the median target pass of its naive lane, else the measured pass of one row. */
+/** An ordinary pass: the median target pass of the naive lane, else the measured pass of one row. */
 function ordinaryOf(log) {
   const steps = log.lanes.find(lane => lane.naive)?.steps || [];
   const times = steps.filter(step => step.kind === "verify").map(step => step.verify_s);
   const seconds = times.length ? median(times) : 0;
-  if (seconds > 0) return {seconds, words: `the median target pass of the naive lane (${count(times.length, "pass")})`};
+  if (seconds > 0)
+    return {seconds, source: `the median target pass of the naive lane (${count(times.length, "pass")})`};
   const measured = costOf(log.header.costs, 1);
-  return measured > 0 ? {seconds: measured, words: "a pass of 1 row, as measured before the race"} : null;
+  return measured > 0 ? {seconds: measured, source: "a pass of 1 row, as measured before the race"} : null;
 }
 
 function median(numbers) {
   const sorted = [...numbers].sort((a, b) => a - b);
-  const half = sorted.length >> 1;
-  return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }
 
-/** Where the time of a pass went: [{kind, name, seconds}]. */
+/** The time of a pass by part: [{kind, name, seconds}]. */
 function partsOf(lane, {kind, propose_s, verify_s, other_s}) {
   const draft = (name, seconds) => ({kind: "draft", name, seconds});
   const verify = (name, seconds) => ({kind: "verify", name, seconds});
@@ -45,13 +42,13 @@ function partsOf(lane, {kind, propose_s, verify_s, other_s}) {
   return [draft("draft", propose_s), verify("verify", verify_s), other(other_s)];
 }
 
-/** The time of a pass against an ordinary one, in numbers and in words. */
+/** The time of a pass compared with an ordinary one, as numbers and sentences. */
 export function timeOf(log, lane, step) {
   const total = step.propose_s + step.verify_s + step.other_s;
   const time = {parts: partsOf(lane, step), total, ordinary: null, sentence: "", sum: "", basis: "", rows: ""};
   if (step.kind === "prefill") return time;
   const emitted = count(step.emitted.length, "token");
-  const rows = lane.opaque ? "" : rowsWords(log, step);
+  const rows = lane.opaque ? "" : rowsSentence(log, step);
   const ordinary = ordinaryOf(log);
   if (!ordinary) return {...time, rows, sentence: `This pass took ${duration(total)} and emitted ${emitted}.`};
   const ratio = total / ordinary.seconds;
@@ -62,7 +59,7 @@ export function timeOf(log, lane, step) {
     ordinary,
     sentence: `This pass cost ${cost} and emitted ${emitted}.`,
     sum: `${sumOf(time.parts)} ms / ${duration(ordinary.seconds)} = ${digits(ratio)}`,
-    basis: `An ordinary pass is ${ordinary.words}: ${duration(ordinary.seconds)}.`,
+    basis: `An ordinary pass is ${ordinary.source}: ${duration(ordinary.seconds)}.`,
   };
 }
 
@@ -71,22 +68,22 @@ function sumOf(parts) {
   return terms.length > 1 ? `(${terms.join(" + ")})` : terms[0];
 }
 
-/** How many rows the pass had, and what the cost curve says of so many. */
-function rowsWords(log, step) {
+/** A sentence on the number of rows in the pass, and their cost according to the cost curve. */
+function rowsSentence(log, step) {
   const {draft} = step;
   const rows = 1 + draft.tokens.length;
   const cost = costOf(log.header.costs, rows, branches(draft));
-  const one = costOf(log.header.costs, 1);
+  const oneRow = costOf(log.header.costs, 1);
   const terms = [
     draft.tokens.length && "1",
     tested(draft) && `${tested(draft)} drafted`,
     draft.window && `${draft.window} in the window`,
   ].filter(Boolean);
   const counted = `${count(rows, "row")}${terms.length ? ` (${terms.join(" + ")})` : ""}`;
-  if (!(one > 0)) return `The pass had ${counted}.`;
+  if (!(oneRow > 0)) return `The pass had ${counted}.`;
   const unknown = branches(draft) && log.header.costs.branching_s == null;
   const branching = unknown ? ", before what branching adds" : "";
-  const times = rows > 1 ? `, ${digits(cost / one)} times ${duration(one)} for 1 row${branching}` : "";
+  const times = rows > 1 ? `, ${digits(cost / oneRow)} times ${duration(oneRow)} for 1 row${branching}` : "";
   const curve = `the cost curve measured before the race gives`;
   return `${counted} in the target’s pass; ${curve} ${duration(cost)}${times}.`;
 }

@@ -1,11 +1,5 @@
-/* games.js: the widgets of a lesson that need no server: a guess, a question, this machine's costs, a listing, a
-   figure.
-
-    What it is.  `mount(element, data, hooks)` fills an empty element with the widget that `data.kind` names: guess,
-   quiz, cost, code or figure. `hooks.solved()` is called once, when a quiz is answered rightly. Mounting again
-   begins anew.
-
-    What it does not know.  Lessons, the server, models. Texts of lessons are untrusted: they are text nodes. */
+/* games.js: the widgets of a lesson that need no server. `mount` fills an element with the widget that `data.kind`
+   names: guess, quiz, cost, code or figure. Texts of lessons are untrusted: they become text nodes. */
 
 import {HIDDEN, make, setText} from "../page/dom.js";
 import {cost} from "./cost.js";
@@ -36,17 +30,17 @@ function quiz({question, answers}, hooks) {
     setText(sign, right ? "✓" : "✕");
     why.replaceChildren(make("p", make("b", right ? "Right. " : "Not quite. "), reason));
     if (!right) return;
-    for (const {node} of list) node.disabled = node !== chosen; // the right one keeps the focus
+    for (const {node} of list) node.disabled = node !== chosen; // the right answer keeps the focus
     hooks.solved?.();
   }
 
   return [make("fieldset.la-g-quiz", make("legend", question), ...list.flatMap(({node, why}) => [node, why]))];
 }
 
-/** Into the clipboard; where that is forbidden the listing is selected, for the keyboard to copy. */
-async function copy(words, node) {
+/** Copy a text to the clipboard. If that is forbidden, select the listing, so that the reader can copy it. */
+async function copy(source, node) {
   try {
-    await navigator.clipboard.writeText(words);
+    await navigator.clipboard.writeText(source);
     return "copied";
   } catch {
     getSelection().selectAllChildren(node);
@@ -56,19 +50,19 @@ async function copy(words, node) {
 
 /** A listing whose first line has the number `first`; `marked` are numbers of lines. */
 function code({title, source, first, marked, text: lines}) {
-  const where = source ? `${source}, from line ${first}` : "";
-  const name = title || where || "Listing";
-  // The style sheet draws the numbers, so they are in no selection. The marks are elements: they are heard, too.
-  const nodes = lines.split("\n").map((words, i) => {
+  const origin = source ? `${source}, from line ${first}` : "";
+  const name = title || origin || "Listing";
+  // The style sheet draws the numbers, so they are never selected. Marks are elements, for screen readers.
+  const nodes = lines.split("\n").map((line, i) => {
     const tag = marked.includes(first + i) ? "mark" : "span";
-    return make(`${tag}.la-g-codeline`, {"data-line": first + i}, `${words}\n`);
+    return make(`${tag}.la-g-codeline`, {"data-line": first + i}, `${line}\n`);
   });
   const listing = make("code", ...nodes);
   listing.style.setProperty("--la-g-digits", `${String(first + nodes.length - 1).length}ch`);
   const outcome = make("span.la-g-small", {role: "status"});
-  const act = async () => setText(outcome, await copy(lines, listing));
-  const titles = [title && text("la-g-title", title), where && text("la-g-small", where)].filter(Boolean);
-  const copier = button("copy", act, {"aria-label": `copy: ${name}`});
+  const copyLines = async () => setText(outcome, await copy(lines, listing));
+  const titles = [title && text("la-g-title", title), origin && text("la-g-small", origin)].filter(Boolean);
+  const copier = button("copy", copyLines, {"aria-label": `copy: ${name}`});
   const head = part("la-g-head", part("la-g-titles", ...titles), outcome, copier);
   const label = marked.length ? `${name}; marked lines: ${marked.join(", ")}` : name;
   const attributes = {tabindex: "0", role: "region", "aria-label": label};
@@ -88,6 +82,7 @@ const figure = data => FIGURES[data.figure].figure();
 
 const KINDS = {figure, guess, cost, quiz, code};
 
+/** `hooks.solved()` is called once, when the right answer of a quiz is chosen. A second call starts again. */
 export function mount(element, data, hooks = {}) {
   element.className = `la-game la-game-${data.kind}`;
   element.replaceChildren(...KINDS[data.kind](data, hooks), ...(data.say ? [text("la-g-say", data.say)] : []));

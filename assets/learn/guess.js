@@ -1,9 +1,5 @@
-/* guess.js: will a drafted token be accepted? Guess before you see the draw.
-
-   Why it is so.  A lesson asks before it tells: the draw and the chance are not in the page until somebody has guessed.
-   Digits are added where rounding would make "0.43, not below 0.43".
-
-   What it does not know.  What accepts a token: `chance` and `accepted` come with each case. */
+/* guess.js: a game: will a drafted token be accepted? The draw and the probability of acceptance are shown after the
+   reader's guess. */
 
 import {drawn} from "../inspector/parts.js";
 import {make, setText, signs} from "../page/dom.js";
@@ -13,14 +9,15 @@ import {button, live, newId, part, text} from "./widget.js";
 const ACCEPTED = "it is accepted";
 const REJECTED = "it is rejected";
 
-/** Two digits, or as many as it takes to look different from those `others` that are different. */
+/** `x` with two digits, or with more if it would otherwise look equal to a different number in `others`. */
 function exactApartFrom(x, others) {
-  const looksDifferent = most => others.every(other => other === x || Number(exact(x, most)) !== other);
+  const looksDifferent = digits => others.every(other => other === x || Number(exact(x, digits)) !== other);
   return exact(x, [2, 3, 4, 5].find(looksDifferent) || 6);
 }
 
-/** Whether a guess was right, whether it was good, and what of it was luck. `chance` is in words. */
-function verdict({chance: share, accepted}, chance, guess) {
+/** Sentences on whether a guess was right and whether it was the likelier outcome. `chance` is the formatted `share`.
+ */
+function verdictOf({chance: share, accepted}, chance, guess) {
   const isRight = guess === accepted;
   const isLikely = share > 0.5;
   const opening = isRight ? "You were right" : "Not right";
@@ -38,12 +35,12 @@ function verdict({chance: share, accepted}, chance, guess) {
   return isRight ? `${opening}, by luck. ${better}` : `${opening}. ${better}`;
 }
 
-/** The numbers from 0 to 1: tinted as far as a draw would accept, and the draw as a dot. */
+/** The scale from 0 to 1, with the accepting draws tinted and the draw as a dot. */
 function line({chance: share, draw}, chance) {
   const until = percent(share);
   const at = percent(draw);
   const limit = share === 1 ? "always accepted" : share === 0 ? "never accepted" : `accepted below ${chance}`;
-  const flag = (style, words) => drawn("la-g-flag", style, words);
+  const flag = (style, label) => drawn("la-g-flag", style, label);
   const below = drawn("la-g-below", {}, flag({left: until, transform: `translateX(-${until})`}, limit));
   if (share > 0.08) below.prepend(flag({left: "0"}, "0"));
   if (share < 0.92) below.append(flag({right: "0"}, "1"));
@@ -72,17 +69,17 @@ class Guess {
     this.#ask();
   }
 
-  /** Shows a case; the first choice, where the focus may go. */
+  /** Show a case. Returns the first button, for the focus. */
   #ask() {
-    const one = this.#cases[this.#at];
-    const token = make("span.la-g-token", signs(one.token));
-    const bars = [bar("p", "target’s p", one.p), bar("q", "drafter’s q", one.q)];
+    const example = this.#cases[this.#at];
+    const token = make("span.la-g-token", signs(example.token));
+    const bars = [bar("p", "target’s p", example.p), bar("q", "drafter’s q", example.q)];
     const facts = part("la-g-facts", make("p", "Drafted: ", token), ...bars);
     facts.id = newId();
-    const answer = guess => this.#answer(one, guess, token, choices);
+    const choose = guess => this.#guessed(example, guess, token, choices);
     const choices = [
-      button(ACCEPTED, () => answer(true), {"aria-describedby": facts.id}),
-      button(REJECTED, () => answer(false), {"aria-describedby": facts.id}),
+      button(ACCEPTED, () => choose(true), {"aria-describedby": facts.id}),
+      button(REJECTED, () => choose(false), {"aria-describedby": facts.id}),
     ];
     this.#card.replaceChildren(facts, text("la-g-ask", "Will it be accepted?"), part("la-g-buttons", ...choices));
     setText(this.#count, `Case ${this.#at + 1} of ${this.#cases.length}`);
@@ -90,26 +87,26 @@ class Guess {
     return choices[0];
   }
 
-  #answer(one, guess, token, choices) {
-    this.#right += Number(guess === one.accepted);
+  #guessed(example, guess, token, choices) {
+    this.#right += Number(guess === example.accepted);
     setText(this.#score, `${this.#right} of ${this.#at + 1} right`);
-    token.classList.add(one.accepted ? "la-g-accepted" : "la-g-rejected");
+    token.classList.add(example.accepted ? "la-g-accepted" : "la-g-rejected");
     choices.forEach((choice, i) => {
       choice.disabled = true;
       choice.setAttribute("aria-pressed", String((i === 0) === guess));
     });
-    this.#tell(one, guess);
+    this.#showOutcome(example, guess);
   }
 
-  /** The outcome of the token, and how good the guess was. */
-  #tell(one, guess) {
-    const chance = exactApartFrom(one.chance, [one.draw, 0, 0.5, 1]);
-    const side = `${one.accepted ? "" : "not "}below ${chance}: ${one.accepted ? ACCEPTED : REJECTED}.`;
-    const sum = `chance = min(1, p/q) = min(1, ${exact(one.p)}/${exact(one.q)}) = `;
+  /** Show the outcome of the token and the verdict on the guess. */
+  #showOutcome(example, guess) {
+    const chance = exactApartFrom(example.chance, [example.draw, 0, 0.5, 1]);
+    const side = `${example.accepted ? "" : "not "}below ${chance}: ${example.accepted ? ACCEPTED : REJECTED}.`;
+    const sum = `chance = min(1, p/q) = min(1, ${exact(example.p)}/${exact(example.q)}) = `;
     this.#after.replaceChildren(
       text("la-g-sum", sum, make("b", chance)),
-      line(one, chance),
-      make("p", make("b", `The draw is ${exact(one.draw)}, ${side}`), ` ${verdict(one, chance, guess)}`),
+      line(example, chance),
+      make("p", make("b", `The draw is ${exact(example.draw)}, ${side}`), ` ${verdictOf(example, chance, guess)}`),
     );
     const isLast = this.#at + 1 === this.#cases.length;
     if (isLast) this.#after.append(this.#total());
@@ -120,7 +117,7 @@ class Guess {
 
   #total() {
     const cases = this.#cases.length;
-    const best = this.#cases.filter(one => one.chance >= 0.5 === one.accepted).length;
+    const best = this.#cases.filter(example => example.chance >= 0.5 === example.accepted).length;
     const others = ` Always choosing the likelier outcome gets ${best} of ${cases} here.`;
     return text("la-g-end", make("b", `${this.#right} of ${cases} right.`), others);
   }

@@ -1,13 +1,5 @@
-/* learn.js: the Learn tab's own few habits: which lesson is open, its address, links between lessons, printing.
-
-   What it is.  `begun(first)` and `opened(name)` tell which lesson to show and keep the address in step, so that Back,
-   reload and a copied address work; `shown(element, name)` marks the lesson on the page; `solved(name)` remembers that
-   its question was answered; `handout(heading)` prints one of its sections.
-
-   Why it is so.  A lesson is a real address (`?lesson=03-rejection`), yet turning to it must not throw away a race that
-   is on show in another tab.
-
-   What it does not know.  What is in a lesson: the server renders it; games.js and timeline.js have the widgets. */
+/* learn.js: the Learn tab: it keeps the open lesson and the address (`?lesson=03-rejection`) the same, follows links
+   between lessons, marks solved lessons and prints a section. */
 
 import * as stored from "../timeline/stored.js";
 
@@ -15,51 +7,53 @@ const STORE = "lookahead-solved";
 const button = name => document.getElementById(`la-lesson-${name}`);
 const nameIn = address => new URL(address, location.href).searchParams.get("lesson");
 
-let isOpen = false; // whether this tab is chosen
+let isOpen = false; // whether this tab is selected
 
+/** Called when a lesson is opened: update the address, so that Back, reload and a copied address work. */
 export function opened(name) {
   if (nameIn(location.href) !== name) history.pushState(null, "", `?lesson=${name}`);
   return name;
 }
 
-/** The tab is chosen: the lesson that was open, or that the address asks for, or the first. */
+/** Called when the tab is selected. Returns the lesson that was open, else the address's, else the first. */
 export function begun(first) {
   isOpen = true;
   const open = document.querySelector("#la-open textarea, #la-open input");
   return opened(open?.value || nameIn(location.href) || first);
 }
 
-/** Another tab is chosen; before this one ever was, that is the page's own choice, and a link may be waiting. */
+/** Called when another tab is selected. Before the first `begun` the page itself selects a tab; a link to a lesson in
+    the address must then stay. */
 export function left() {
   if (isOpen && nameIn(location.href)) history.replaceState(null, "", location.pathname);
   isOpen = false;
 }
 
-function turn(name) {
+function openLesson(name) {
   button(name)?.click();
   return Boolean(button(name));
 }
 
 addEventListener("popstate", () => {
   const name = nameIn(location.href);
-  if (name) turn(name);
+  if (name) openLesson(name);
 });
 
-/** Links to lessons are followed here; all others are plain links. */
-function links(element) {
+/** Open linked lessons in this tab. Other links are plain links. */
+function followLinks(element) {
   element.addEventListener("click", event => {
     const link = event.target.closest("a[href]");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
     const name = nameIn(link.href);
-    if (name && turn(name)) event.preventDefault();
+    if (name && openLesson(name)) event.preventDefault();
   });
 }
 
-const remembered = () => new Set([stored.get(STORE, "localStorage") ?? []].flat());
+const solvedLessons = () => new Set([stored.get(STORE, "localStorage") ?? []].flat());
 
-/** Which lessons are done, and which one is open where that is given. */
-function marks(current) {
-  const done = remembered();
+/** Mark the solved lessons in the list, and the open lesson if `current` is given. */
+function updateMarks(current) {
+  const done = solvedLessons();
   for (const entry of document.querySelectorAll("[id^='la-lesson-']")) {
     const name = entry.id.slice("la-lesson-".length);
     if (name === current) entry.setAttribute("aria-current", "page");
@@ -69,10 +63,10 @@ function marks(current) {
   }
 }
 
-/** The lesson is on the page: mark it in the list, and scroll to its top. */
+/** Called when a lesson is on the page: mark it in the list, and scroll to its top. */
 export function shown(element, name) {
-  marks(name);
-  if (!element.laLinks) links(element);
+  updateMarks(name);
+  if (!element.laLinks) followLinks(element);
   element.laLinks = true;
   const entry = button(name);
   const strip = entry?.parentElement;
@@ -80,16 +74,17 @@ export function shown(element, name) {
   if (window.scrollY > 0) window.scrollTo({top: 0});
 }
 
+/** Store that the lesson's question was answered. */
 export function solved(name) {
-  stored.put(STORE, [...remembered().add(name)], "localStorage");
-  marks();
+  stored.put(STORE, [...solvedLessons().add(name)], "localStorage");
+  updateMarks();
 }
 
-/** The section of that heading alone, on paper. */
+/** Print only the section with this heading. */
 export function handout(heading) {
   const lesson = document.getElementById("la-lesson");
   const sections = [...lesson.querySelectorAll(".la-read section")];
-  const section = sections.find(one => one.querySelector("h2")?.textContent === heading);
+  const section = sections.find(entry => entry.querySelector("h2")?.textContent === heading);
   const show = on => {
     lesson.classList.toggle("la-handout", on);
     section.classList.toggle("la-printed", on);

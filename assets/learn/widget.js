@@ -1,19 +1,17 @@
-/* widget.js: the small parts that a lesson's guess, quiz, costs and listing share.
-
-   What it does not know.  Lessons. Their texts are untrusted: they enter through text nodes. */
+/* widget.js: small elements shared by a lesson's widgets. */
 
 import {make} from "../page/dom.js";
 
-/** An id, where one node describes another: this script may run once for each widget of a page. */
+/** A unique id; the script may run once for each widget of a page. */
 export const newId = () => `la-g-${Math.random().toString(36).slice(2)}`;
 
-export const text = (className, ...words) => make(`p.${className}`, ...words);
+export const text = (className, ...children) => make(`p.${className}`, ...children);
 export const part = (className, ...children) => make(`div.${className}`, ...children);
-/** A place where words appear that a screen reader should say. */
+/** An element whose changes are announced by a screen reader. */
 export const live = className => make(`div.${className}`, {"aria-live": "polite"});
 
-export function button(label, act, attributes) {
+export function button(label, action, attributes) {
   const node = make("button.la-g-button", {type: "button", ...attributes}, label);
-  node.addEventListener("click", act);
+  node.addEventListener("click", action);
   return node;
 }

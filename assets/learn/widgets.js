@@ -1,6 +1,5 @@
-/* widgets.js: the entry of a lesson's widgets.
-
-   It comes with each widget, because a page that shows only races needs none. The page's own entry is app.js. */
+/* widgets.js: the entry script of a lesson's widgets. It comes with each widget, because a page with races only does
+   not need it. */
 
 import * as games from "./games.js";
 

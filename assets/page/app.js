@@ -1,7 +1,5 @@
-/* app.js: the entry of the app's page.
-
-   Gradio runs the scripts of its components and events as text, which cannot import. They call the modules in
-   `lookaheadPage`. The only other global is `lookahead`, through which they and tests read the main timeline. */
+/* app.js: the entry of the app's page. Gradio runs the scripts of its components and events as text, which cannot
+   import modules; they call the modules in `lookaheadPage`. */
 
 import * as classroom from "../lab/class.js";
 import * as learn from "../learn/learn.js";
@@ -11,6 +9,6 @@ import * as component from "./component.js";
 import * as models from "./models.js";
 import * as present from "./present.js";
 
-const drawn = {}; // for which models each section of the Lab was drawn
+const drawn = {}; // by section of the Lab: the models for which it was drawn
 
 window.lookaheadPage = {buttons, chips, classroom, component, drawn, learn, models, present};

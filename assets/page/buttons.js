@@ -8,7 +8,7 @@ export function connect() {
     const open = document.getElementById("la-more").classList.toggle("la-open");
     more.setAttribute("aria-expanded", String(open));
   });
-  // The header is replaced now and then, so its button presses a permanent one.
+  // The server replaces the header, so its button presses a permanent one.
   document.addEventListener("click", event => {
     if (event.target.closest(".la-again")) document.getElementById("la-again").click();
   });

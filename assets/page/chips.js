@@ -1,14 +1,9 @@
-/* chips.js: the presets under the prompt: which one is chosen, and what each is good for.
+/* chips.js: the presets under the prompt: `connect` is called with [{id, note}] in the order of the chips. */
 
-    What it is.  `connect(scenarios)` is given [{id, note}] in the order of the chips; `press(id)` presses one,
-   `after(id)` gives those that follow it, as {id, label}, to try next.
+const MORE = 3; // suggested presets
+let presets = [];
 
-    What it does not know.  What a chip fills in: that is the app's business. */
-
-const MORE = 3; // to try next
-let known = [];
-
-const chips = () => [...document.querySelectorAll(".la-chip")].slice(0, known.length);
+const chips = () => [...document.querySelectorAll(".la-chip")].slice(0, presets.length);
 
 function mark(chosen) {
   for (const chip of chips()) {
@@ -18,23 +13,26 @@ function mark(chosen) {
 }
 
 export function connect(scenarios) {
-  known = scenarios;
+  presets = scenarios;
   const shown = /^recording-(.+?)(-\d+)?$/.exec(window.lookahead?.state().run || "")?.[1];
   for (const [i, chip] of chips().entries()) {
-    chip.title = known[i].note;
+    chip.title = presets[i].note;
     chip.addEventListener("click", () => mark(chip));
-    if (known[i].id === shown) mark(chip);
+    if (presets[i].id === shown) mark(chip);
   }
 }
 
-export const press = id => chips()[known.findIndex(one => one.id === id)]?.click();
+export const press = id => chips()[presets.findIndex(preset => preset.id === id)]?.click();
 
+/** The presets after this one, to try next: [{id, label}]. */
 export function after(id) {
   const at = Math.max(
     0,
-    known.findIndex(one => one.id === id),
+    presets.findIndex(preset => preset.id === id),
   );
-  const seen = [...chips().entries()].filter(([, chip]) => chip.getClientRects().length);
-  const from = seen.findIndex(([i]) => i === at);
-  return seen.slice(from + 1, from + 1 + MORE).map(([i, chip]) => ({id: known[i].id, label: chip.textContent.trim()}));
+  const visible = [...chips().entries()].filter(([, chip]) => chip.getClientRects().length);
+  const position = visible.findIndex(([i]) => i === at);
+  return visible
+    .slice(position + 1, position + 1 + MORE)
+    .map(([i, chip]) => ({id: presets[i].id, label: chip.textContent.trim()}));
 }

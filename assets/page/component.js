@@ -1,6 +1,5 @@
-/* component.js: a timeline as a component of Gradio, which gives `element`, `props`, `watch` and server functions.
-
-   The page's main timeline has files, recordings and the tour; keys work wherever the focus is. */
+/* component.js: a timeline as a Gradio component, which provides `element`, `props`, `watch` and server functions.
+   Only the page's main timeline has files, recordings, the tour and keys that work anywhere. */
 
 import * as timeline from "../timeline/timeline.js";
 import * as chips from "./chips.js";
@@ -8,7 +7,7 @@ import * as embed from "./embed.js";
 import * as present from "./present.js";
 import * as tour from "./tour.js";
 
-// A link's own race takes the place of the recording that everybody else begins with.
+// A race in the address replaces the recording that the page shows first.
 const isOfLink = () => /[?&](prompt=|recording=(?!story))/.test(location.search);
 
 export function mount({element, props, watch, server}, main) {

@@ -1,8 +1,5 @@
-/* embed.js: the race alone, for a frame in somebody's page.
-
-   What it is.  With `?embed` in the address everything around the lanes goes, and a link leads to the whole page.
-
-   What it does not know.  Which page embeds it. */
+/* embed.js: with `?embed` in the address, the page shows only the race, for a frame in another page, and a link to
+   the whole page. */
 
 import {make} from "./dom.js";
 

@@ -1,4 +1,4 @@
-/* first.js: the entry of what runs before Gradio's own scripts. */
+/* first.js: the entry of the scripts that run before Gradio's own. */
 
 import "./clocks.js";
-import "./place.js";
+import "./root.js";

@@ -1,41 +1,33 @@
-/* present.js: the page for a projector: two lanes in large type, the strip and the number; and the teacher's plan.
-
-    What it is.  P, or an address with `?present`, turns it on and off. Right and left walk the plan, which `follow`
-   is given as [{minute, title, recording, lesson}]; N goes to the next drafting pass. A clock counts from the first
-   moment on.
-
-    Why it is so.  A class reads from eight metres away: whatever is not text, guess or number is gone until the
-   pointer moves.
-
-    What it does not know.  Gradio; what a lesson says. */
+/* present.js: the page for a projector, turned on with P or `?present`: large type, a clock and the teacher's plan,
+   [{minute, title, recording, lesson}]. The arrow keys move in the plan; N goes to the next drafting pass. */
 
 import {make, setText} from "./dom.js";
 
-const QUIET_MS = 3000; // without a moving pointer the controls fade
-const NARROW = "input, textarea, select";
+const HIDE_AFTER_MS = 3000; // the controls fade if the pointer does not move
+const FIELDS = "input, textarea, select";
 let plan = [];
 let stage = null;
 let bar = null;
-let at = 0;
-let begun = 0;
-let quiet = null;
+let index = 0;
+let startTime = 0;
+let hideTimer = null;
 
 const isOn = () => stage.root.classList.contains("la-projected");
 
 function clock() {
   if (!isOn()) return;
-  const seconds = Math.floor((performance.now() - begun) / 1000);
-  const [minutes, rest] = [Math.floor(seconds / 60), String(seconds % 60).padStart(2, "0")];
-  setText(bar.time, `${minutes}:${rest}`);
-  bar.time.classList.toggle("la-late", plan[at + 1] !== undefined && minutes >= plan[at + 1].minute);
+  const seconds = Math.floor((performance.now() - startTime) / 1000);
+  const [minutes, remainder] = [Math.floor(seconds / 60), String(seconds % 60).padStart(2, "0")];
+  setText(bar.time, `${minutes}:${remainder}`);
+  bar.time.classList.toggle("la-late", plan[index + 1] !== undefined && minutes >= plan[index + 1].minute);
   setTimeout(clock, 1000);
 }
 
-function stir() {
+function showControls() {
   const {classList} = stage.root;
   classList.remove("la-still");
-  clearTimeout(quiet);
-  quiet = setTimeout(() => classList.toggle("la-still", isOn()), QUIET_MS);
+  clearTimeout(hideTimer);
+  hideTimer = setTimeout(() => classList.toggle("la-still", isOn()), HIDE_AFTER_MS);
 }
 
 function frame(entry, i) {
@@ -55,18 +47,19 @@ function build() {
 }
 
 async function go(number) {
-  at = Math.max(0, Math.min(plan.length - 1, number));
-  const entry = plan[at];
+  index = Math.max(0, Math.min(plan.length - 1, number));
+  const entry = plan[index];
   if (!entry) return;
-  const more = entry.lesson
+  const lessonLink = entry.lesson
     ? make("a", {href: `?lesson=${entry.lesson}`, target: "_blank", rel: "noopener"}, "open the lesson")
     : "";
-  bar.title.replaceChildren(entry.title, " ", more);
-  for (const [i, node] of bar.frames.entries()) node.setAttribute("aria-current", i === at ? "step" : "false");
-  bar.frames[at].scrollIntoView({block: "nearest", inline: "center"});
+  bar.title.replaceChildren(entry.title, " ", lessonLink);
+  for (const [i, node] of bar.frames.entries()) node.setAttribute("aria-current", i === index ? "step" : "false");
+  bar.frames[index].scrollIntoView({block: "nearest", inline: "center"});
   if (entry.recording) await stage.record(entry.recording);
 }
 
+/** Turn the mode on or off. */
 export function toggle() {
   const {classList} = stage.root;
   const on = classList.toggle("la-projected");
@@ -76,18 +69,18 @@ export function toggle() {
     bar?.title.remove();
     return;
   }
-  begun = performance.now();
+  startTime = performance.now();
   bar = build();
   stage.root.prepend(bar.title);
   stage.root.append(bar.node);
-  stir();
+  showControls();
   clock();
   go(0);
 }
 
-const ACTS = {
-  ArrowRight: () => go(at + 1),
-  ArrowLeft: () => go(at - 1),
+const ACTIONS = {
+  ArrowRight: () => go(index + 1),
+  ArrowLeft: () => go(index - 1),
   n: () => stage.nextDraft(),
   N: () => stage.nextDraft(),
 };
@@ -97,28 +90,29 @@ function pressed(event) {
     event.ctrlKey ||
     event.metaKey ||
     event.altKey ||
-    event.target.matches?.(NARROW) ||
+    event.target.matches?.(FIELDS) ||
     event.target.isContentEditable
   )
     return;
   if (!stage?.root.getClientRects().length) return;
-  const act = event.key === "p" || event.key === "P" ? toggle : isOn() && ACTS[event.key];
-  if (!act) return;
+  const action = event.key === "p" || event.key === "P" ? toggle : isOn() && ACTIONS[event.key];
+  if (!action) return;
   event.preventDefault();
   event.stopImmediatePropagation();
-  act();
+  action();
 }
 
-/** Called when the main timeline is ready; `?present` turns the mode on. */
+/** Called when the main timeline is ready. `?present` in the address turns the mode on. */
 export function connect(mounted) {
   const isFirst = stage === null;
   stage = mounted;
   if (!isFirst) return;
   addEventListener("keydown", pressed, {capture: true});
-  addEventListener("pointermove", () => isOn() && stir(), {passive: true});
+  addEventListener("pointermove", () => isOn() && showControls(), {passive: true});
   if (new URLSearchParams(location.search).has("present")) toggle();
 }
 
+/** Set the teacher's plan. */
 export const follow = entries => {
   plan = entries;
 };

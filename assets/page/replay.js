@@ -1,11 +1,5 @@
-/* replay.js: the entry of a saved replay: one recorded race in one file.
-
-   What it is.  The page contains the log as JSON, compressed by gzip and written in base64. It is unpacked, and the
-   timeline is mounted as in the app.
-
-   Why it is so.  A file that is mailed around should be small, open from a disk and ask nothing of any network.
-
-   What it does not know.  Servers. Nothing is ever sent or asked for; the timeline's host has one thing to read. */
+/* replay.js: the entry of a saved replay: one recorded race in one file, as JSON compressed with gzip and encoded in
+   base64. It needs no server and no network. */
 
 import {mount} from "../timeline/timeline.js";
 import "./theme.js";

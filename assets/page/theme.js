@@ -1,6 +1,4 @@
-/* theme.js: light or dark on a page in one file: the theme in the address, else the system's.
-
-   What it does not know.  Colours: the style sheet has them. */
+/* theme.js: light or dark for a page in one file: the theme in the address, else the system's. */
 
 const theme = new URLSearchParams(location.search).get("__theme"); // the app's own name for it
 const system = matchMedia("(prefers-color-scheme: dark)");

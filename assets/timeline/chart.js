@@ -1,43 +1,33 @@
-/* chart.js: tokens over time, one line a lane, drawn on a canvas.
-
-   What it is.  A `Chart` makes the canvas; `draw(log, frame)` paints one frame: what has been written up to the
-   playhead in full ink, what has arrived but is not yet shown in a faint line, the playhead, and under the axis one
-   tick for every pass of the last lane, as tall as the tokens it emitted.
-
-   Why it is so.  A canvas redrawn whole costs a fraction of a millisecond a frame and has no state to get wrong; the
-   lines are steps because tokens are committed at the end of a pass, not between. Lines are labelled where they end, so
-   no second legend is needed.
-
-   What it does not know.  Playback, events, Gradio. Its colours are the page's own custom properties, read again
-   when a class on the body changes (that is how the host switches to dark). */
+/* chart.js: tokens over time on a canvas, one line per lane, with a tick per pass under the axis. Lines are
+   staircases because tokens are committed at the end of a pass. */
 
 import {make} from "../page/dom.js";
 import {duration, isDone, tokensOf} from "./log.js";
 
 const MARGIN = {left: 52, right: 72, top: 10, bottom: 42}; // pixels, as all lengths here
-const RUG = 16; // height of the band of pass ticks, under the axis
+const RUG = 16; // height of the row of pass ticks under the axis
 const LINE = 14; // height of a label
 const COLOURS = ["paper", "ink", "ink-2", "rule", "accent", "draft", "own", "heat"];
-// Of the lanes before the last: a colour and a dash each.
-const FURTHER = [
+// Colours and dashes of the lanes before the last.
+const OTHER_LANES = [
   ["own", [7, 3]],
   ["heat", [2, 3]],
   ["ink", [9, 3, 2, 3]],
 ];
 const LABEL = "Tokens over time, one line per lane; the figures are above the lanes";
-const ENOUGH = 8; // tokens after which a lane's pace tells how long it will take
+const MIN_TOKENS = 8; // tokens of a lane before its total time is estimated
 
-/** How far the axes reach: {seconds, tokens}; while a race runs, estimated from what has been written. */
-function reach(log) {
-  const most = Math.max(1, ...log.lanes.map(tokensOf));
-  if (isDone(log)) return {seconds: duration(log), tokens: most};
-  const tokens = Math.max(most, log.header.settings?.max_new_tokens || 0);
-  const running = log.lanes.filter(lane => tokensOf(lane) >= ENOUGH && !lane.finish);
+/** The extent of the axes: {seconds, tokens}. While a race runs, it is estimated from the tokens so far. */
+function extent(log) {
+  const longest = Math.max(1, ...log.lanes.map(tokensOf));
+  if (isDone(log)) return {seconds: duration(log), tokens: longest};
+  const tokens = Math.max(longest, log.header.settings?.max_new_tokens || 0);
+  const running = log.lanes.filter(lane => tokensOf(lane) >= MIN_TOKENS && !lane.finish);
   const estimates = running.map(lane => (lane.clock * tokens) / tokensOf(lane));
   return {seconds: Math.max(duration(log), ...estimates), tokens};
 }
 
-/** The smallest of 1, 2, 5 times a power of ten that gives at most `intervals` over `span`. */
+/** The smallest 1, 2 or 5 times a power of ten that divides `span` into at most `intervals`. */
 function niceStep(span, intervals) {
   const raw = span / intervals;
   const power = 10 ** Math.floor(Math.log10(raw));
@@ -53,11 +43,11 @@ export class Chart {
   #paint = this.canvas.getContext("2d");
   #size = {width: 0, height: 0};
   #ink = {};
-  #horizon = {run: null, seconds: 0}; // of the race that runs: never shrinks
-  #last = null; // what was drawn: {log, frame}
+  #horizon = {run: null, seconds: 0}; // end of the time axis of a running race; it never shrinks
+  #last = null; // the last drawn {log, frame}
   #sizes = new ResizeObserver(() => this.#resize());
-  #themes = new MutationObserver(() => this.#recolour());
-  #recolour = () => {
+  #themes = new MutationObserver(() => this.#readColours());
+  #readColours = () => {
     const style = getComputedStyle(this.#root);
     for (const name of COLOURS) this.#ink[name] = style.getPropertyValue(`--la-${name}`).trim() || "#777";
     this.#ink.font = `12px ${style.fontFamily}`;
@@ -70,14 +60,14 @@ export class Chart {
     const classes = {attributes: true, attributeFilter: ["class"]};
     for (const node of [document.body, document.documentElement]) this.#themes.observe(node, classes);
     // The style sheet may arrive after the script: read the colours again once everything has loaded.
-    window.addEventListener("load", this.#recolour);
-    this.#recolour();
+    window.addEventListener("load", this.#readColours);
+    this.#readColours();
   }
 
   destroy() {
     this.#sizes.disconnect();
     this.#themes.disconnect();
-    window.removeEventListener("load", this.#recolour);
+    window.removeEventListener("load", this.#readColours);
   }
 
   #resize() {
@@ -95,10 +85,10 @@ export class Chart {
     if (this.#last) this.draw(this.#last.log, this.#last.frame);
   }
 
-  /** From seconds and tokens to pixels. */
+  /** Functions from seconds and tokens to pixels, and the plot's box. */
   #scale(log) {
-    const {seconds, tokens} = reach(log);
-    const xMax = (isDone(log) ? seconds : this.#stretch(log.run, seconds)) || 1;
+    const {seconds, tokens} = extent(log);
+    const xMax = (isDone(log) ? seconds : this.#extend(log.run, seconds)) || 1;
     const width = this.#size.width - MARGIN.left - MARGIN.right;
     const height = this.#size.height - MARGIN.top - MARGIN.bottom;
     const x = t => MARGIN.left + (width * t) / xMax;
@@ -106,14 +96,15 @@ export class Chart {
     return {xMax, yMax: tokens, left: MARGIN.left, width, base: MARGIN.top + height, x, y};
   }
 
-  /** An estimate in seconds, rounded up, and never less than one before for that run. */
-  #stretch(run, seconds) {
+  /** Return an estimate in seconds, rounded up, and never less than a previous one of that run. */
+  #extend(run, seconds) {
     if (this.#horizon.run !== run) this.#horizon = {run, seconds: 0};
     const step = niceStep(seconds, 5);
     if (seconds > this.#horizon.seconds) this.#horizon.seconds = Math.ceil(seconds / step) * step;
     return this.#horizon.seconds;
   }
 
+  /** Draw one frame: lines up to the playhead in full colour, later passes faint. */
   draw(log, frame) {
     this.#last = {log, frame};
     if (!this.#size.width) return;
@@ -128,7 +119,7 @@ export class Chart {
         ? ["draft", []]
         : isLast
           ? ["accent", []]
-          : FURTHER.at((i - 1) % FURTHER.length);
+          : OTHER_LANES.at((i - 1) % OTHER_LANES.length);
       return this.#drawLane(lane, frame.lanes[i].settled, frame.t, {scale, colour: this.#ink[colour], dash});
     });
     this.#drawPlayhead(scale.x(Math.min(frame.t, scale.xMax)), scale);
@@ -163,7 +154,8 @@ export class Chart {
     this.#text("tokens", scale.left + 8, MARGIN.top + 10, "left", grey);
   }
 
-  /** One tick a pass under the axis, as tall as what it emitted; those ahead of the playhead are faint. */
+  /** One tick per pass under the axis; its height is the number of emitted tokens. Ticks after the playhead are
+      faint. */
   #drawRug(lane, settled, scale) {
     const paint = this.#paint;
     this.#text("passes", scale.left - 8, scale.base + RUG - 3, "right", this.#ink["ink-2"]);
@@ -181,7 +173,7 @@ export class Chart {
     paint.globalAlpha = 1;
   }
 
-  /** The line of a lane, faint where the playhead has not been; its label, {x, y, name, colour}. */
+  /** Draw the line of a lane, faint after the playhead. Returns its label: {x, y, name, colour}. */
   #drawLane(lane, settled, t, {scale, colour, dash}) {
     const paint = this.#paint;
     paint.strokeStyle = colour;
@@ -198,7 +190,7 @@ export class Chart {
     return {...end, name: lane.name, colour: lane.naive ? this.#ink["ink-2"] : this.#ink.ink};
   }
 
-  /** A lane up to its first `count` passes, carried on level to the instant `until`; where that ends. */
+  /** Draw the first `count` passes of a lane, and a horizontal line to the time `until`. Returns the end: {x, y}. */
   #staircase(lane, count, until, scale) {
     let y = scale.y(0);
     this.#paint.beginPath();
@@ -219,20 +211,20 @@ export class Chart {
     this.#line(Math.round(x) + 0.5, 4, Math.round(x) + 0.5, scale.base + RUG + 4);
   }
 
-  /** Names where the lines end, moved apart where they would cover each other. */
+  /** Draw the lanes' names at the ends of the lines, moved apart if they overlap. */
   #drawLabels(labels) {
     labels.sort((a, b) => a.y - b.y || a.x - b.x);
     labels.forEach((label, i) => {
       const above = labels[i - 1];
       if (above && label.y - above.y < LINE && Math.abs(label.x - above.x) < 64) label.y = above.y + LINE;
-      // A halo, so that no line runs through a name.
+      // A halo, so that no line crosses a name.
       Object.assign(this.#paint, {strokeStyle: this.#ink.paper, lineWidth: 5, textAlign: "left"});
       this.#paint.strokeText(label.name, label.x + 9, label.y);
       this.#text(label.name, label.x + 9, label.y, "left", label.colour);
     });
   }
 
-  /** The instant under a pointer at `clientX`, for scrubbing on the chart itself. */
+  /** The time at a pointer's `clientX`, for scrubbing on the chart. */
   timeAt(clientX) {
     if (!this.#last?.log.lanes.length || !this.#size.width) return 0;
     const {left, width, xMax} = this.#scale(this.#last.log);

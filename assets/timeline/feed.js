@@ -1,18 +1,12 @@
-/* feed.js: batches of events on their way into the log.
-
-   What it is.  A `Feed` takes what the host reads, what the server sends again and what a reader opens, applies it to
-   the log, and tells its owner: `refused(words)` when the server answers with an error, `news(isNewRun)` otherwise.
-
-   Why it is so.  There is one way in, so a lost, repeated or late batch means the same wherever it comes from.
-
-   What it does not know.  The DOM, time, what an event means. */
+/* feed.js: applies every batch of events to the log: from the host, from the server's repeats, and from opened files.
+   So a lost, repeated or late batch has one meaning. */
 
 import {applyBatch, isDone} from "./log.js";
 import {Repair} from "./repair.js";
 
-const ON_SHOW = /^(recording|asked)-/; // the names of runs that no race makes
+const NOT_A_RACE = /^(recording|asked)-/; // runs that are not races
 
-/** JSON text as data; null where it is none. */
+/** Parse JSON text; null if it is empty or invalid. */
 function parse(text) {
   try {
     return text ? JSON.parse(text) : null;
@@ -22,51 +16,53 @@ function parse(text) {
 }
 
 export class Feed {
-  problem = ""; // why the server refused the last request
-  batches = 0; // how many have been applied
-  restored = false; // what is on show comes from before a reload
+  problem = ""; // the server's error message for the last request
+  batches = 0; // number of applied batches
+  restored = false; // the shown run was restored after a reload
   #log;
   #read;
   #owner;
   #first;
   #fallback;
 
-  /** `read()` gives the host's current value; `fallback` is shown where it is nothing but an error at first. */
-  constructor(log, read, fallback, {resend, refused, news, changed}) {
+  /** `read()` returns the host's current value; `fallback` is shown if the first value is an error.
+      `refused(message)` is called for an error of the server, `updated(isNewRun)` for any other batch, `changed()` when
+      the page must redraw. */
+  constructor(log, read, fallback, {resend, refused, updated, changed}) {
     this.#log = log;
     this.#read = read;
     this.#fallback = fallback;
-    this.#owner = {refused, news, changed};
+    this.#owner = {refused, updated, changed};
     this.repair = new Repair({log, resend, receive: batch => this.receive(batch, true), changed});
   }
 
-  /** Takes what the host shows at first. */
+  /** Apply the host's first value. */
   open() {
     this.#first = this.#read();
     this.receive(this.#first);
   }
 
-  /** The host has another value. */
-  hear() {
-    const lost = Number(window.lookahead?.drop) || 0; // tests lose updates on purpose
+  /** Called when the host has a new value. */
+  update() {
+    const lost = Number(window.lookahead?.drop) || 0; // tests drop updates on purpose
     if (lost > 0 && Math.random() < lost) return;
     const value = this.#read();
     if (this.restored && (value === this.#first || parse(value)?.arrival)) return;
     this.receive(value);
   }
 
-  /** Applies a batch, given as data or as JSON text; what came of it, as `applyBatch` says. */
+  /** Apply a batch, as data or JSON text. Returns the result of `applyBatch`. */
   receive(value, isReply = false) {
     const log = this.#log;
     const batch = typeof value === "string" ? parse(value) : value;
     const unchanged = {fresh: false, applied: 0, gap: log.seen > log.received};
     if (!batch || this.#isLate(batch) || (isReply && batch.run !== log.run)) return unchanged;
     if (batch.error != null) {
-      if (!log.run && this.#fallback) this.receive(this.#fallback); // a link that cannot be followed
+      if (!log.run && this.#fallback) this.receive(this.#fallback); // the link is invalid
       this.problem = String(batch.error);
-      if (batch.stop) applyBatch(log, {stop: 1}); // no more comes of a run that had begun
+      if (batch.stop) applyBatch(log, {stop: 1}); // the running race ends
       this.#owner.refused(this.problem);
-      this.#owner.changed(); // what is shown of the race stays as it is
+      this.#owner.changed(); // the shown events of the race stay
       return {...unchanged, gap: false};
     }
     const {header} = log;
@@ -75,20 +71,20 @@ export class Feed {
       this.restored = false;
       this.problem = "";
     }
-    if (!isReply) this.repair.heard(performance.now(), outcome);
+    if (!isReply) this.repair.arrived(performance.now(), outcome);
     this.batches += 1;
-    this.#owner.news(outcome.fresh || log.header !== header);
+    this.#owner.updated(outcome.fresh || log.header !== header);
     return outcome;
   }
 
-  /** What was to be shown before Race was pressed: a recording, or the race of a link. */
+  /** Whether a batch was requested before Race was pressed: a recording, or the race of a link. */
   #isLate(batch) {
     const {run} = this.#log;
-    const racing = run != null && !ON_SHOW.test(run) && !isDone(this.#log);
-    return racing && ON_SHOW.test(batch.run);
+    const racing = run != null && !NOT_A_RACE.test(run) && !isDone(this.#log);
+    return racing && NOT_A_RACE.test(batch.run);
   }
 
-  /** Takes a run that was saved before a reload: {batch, stopped}. */
+  /** Restore a run that was saved before a reload: {batch, stopped}. */
   restore({batch, stopped}) {
     this.receive(batch);
     if (stopped) this.receive({stop: 1, run: batch.run});

@@ -1,15 +1,11 @@
-/* keyboard.js: what keys do to a timeline.
-
-   What it is.  `listen` acts on keys: inside the timeline always, and for the page's main one wherever no other control
-   has the focus.
-
-   What it does not know.  What the acts do. Keys inside a lane's text and inside the inspector are theirs. */
+/* keyboard.js: keys of a timeline: inside it always, and for the page's main timeline wherever no other control has
+   the focus. */
 
 const TYPED_IN = "input, textarea, select";
 const PRESSED_BY_SPACE = "button, summary, a";
 
-/** Whether a key pressed at `target` is meant for the timeline at `root`. */
-function isMeant(event, {root, scrub, main}) {
+/** Whether a key event is for the timeline at `root`. */
+function isForTimeline(event, {root, scrub, main}) {
   const {target} = event;
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return false;
   if (!root.getClientRects().length) return false; // in a tab that is not shown
@@ -18,9 +14,9 @@ function isMeant(event, {root, scrub, main}) {
   return target === scrub || !(target.isContentEditable || target.matches(TYPED_IN));
 }
 
-/** `place` is {root, scrub, main}; `on(node, type, handler)` listens for as long as the timeline lives. */
-export function listen({place, playhead, help, on}) {
-  const acts = {
+/** `parts` is {root, scrub, main}; `on(node, type, handler)` listens until the timeline is destroyed. */
+export function listen({parts, playhead, help, on}) {
+  const actions = {
     " ": () => playhead.toggle(),
     ArrowLeft: () => playhead.step(-1),
     ArrowRight: () => playhead.step(1),
@@ -31,9 +27,9 @@ export function listen({place, playhead, help, on}) {
     "?": help,
   };
   on(document, "keydown", event => {
-    const act = isMeant(event, place) && acts[event.key];
-    if (!act) return;
+    const action = isForTimeline(event, parts) && actions[event.key];
+    if (!action) return;
     event.preventDefault();
-    act();
+    action();
   });
 }

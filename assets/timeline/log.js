@@ -1,26 +1,19 @@
-/* log.js: a race as it reaches the page: numbered events, and what follows from them.
+/* log.js: the log of a race: numbered events, and values derived from them. Events are applied by index, so lost,
+   repeated and late batches are safe. Times are the lanes' own clocks, in seconds. */
 
-   What it is.  `applyBatch` adds a batch of events to a log, in place; the rest reads a log: how far it goes, whether
-   it has ended, where passes end.
-
-   Why it is so.  Batches may be lost, repeated or late, so nothing is applied by arrival: every event has an index,
-   what is already here is ignored, and `gap` says that some are missing (repair.js asks for them).
-
-   What it does not know.  The DOM, the network, the time of day: times are the lanes' own clocks, in seconds. */
-
-export const EPSILON = 1e-9; // clocks are sums of floats: closer than this is the same instant
+export const EPSILON = 1e-9; // clocks are sums of floats: a smaller difference is no difference
 
 export const createLog = () => ({retired: [], ...emptyRun(null)});
 
-/** `link` is the query that brings the race back, `pass` where a link wants the playhead. `modelled` are the sources
+/** `link` is the query of the race's address, `pass` the position of the playhead in a link. `modelled` are the sources
     of drafts that a draft model or a trained head computes. */
 const emptyRun = run => ({
   ...{run, received: 0, seen: 0, expected: null, events: [], header: null, caption: null, live: false},
   ...{link: null, pass: null, modelled: [], status: null, lanes: [], end: null, stopped: false},
 });
 
-/** Applies one parsed message to `log`, in place.
-    Returns {fresh: a new run replaced the old one, applied: how many events were new, gap: some are missing}. */
+/** Apply one parsed batch to `log`, in place.
+    Returns {fresh: a new run replaced the old one, applied: number of new events, gap: events are missing}. */
 export function applyBatch(log, batch) {
   const outcome = {fresh: false, applied: 0, gap: false};
   if (!batch || typeof batch !== "object") return outcome;
@@ -32,7 +25,7 @@ export function applyBatch(log, batch) {
   const first = batch.i0 || 0;
   const last = first + batch.ev.length;
   if (batch.run !== log.run) {
-    // A late batch of a run that was replaced must not bring it back; shown again from its start, it may.
+    // A late batch must not bring back a replaced run. A batch from its start may: the run is shown again.
     if (log.retired.includes(batch.run) && first > 0) return outcome;
     const retired = [...log.retired, log.run].filter(id => id != null && id !== batch.run).slice(-8);
     Object.assign(log, emptyRun(batch.run), {retired});
@@ -73,18 +66,18 @@ function begin(log, event) {
 
 function end(log, event) {
   log.end = event;
-  // What servers tell at the end of every pass: those look different now.
+  // A server's counts of drafted tokens arrive at the end: its passes must be drawn again.
   (event.drafted || []).forEach((counts, i) => {
     const lane = log.lanes[i];
-    for (const [at, step] of lane.steps.entries()) step.drafted = counts[at];
+    for (const [index, step] of lane.steps.entries()) step.drafted = counts[index];
     lane.recounted = true;
   });
   log.expected = log.received;
   if (event.reason === "stopped") log.stopped = true;
 }
 
-/** What a lane is called: its server, or its method, with its options or its number where the method is there more
-    than once. */
+/** The name of a lane: its server or its method. If several lanes have the method, with options or the lane's number.
+ */
 function nameOf(lane, i, all) {
   if (lane.options?.server) return lane.options.server;
   if (all.filter(other => other.method === lane.method).length < 2) return lane.method;
@@ -94,8 +87,8 @@ function nameOf(lane, i, all) {
   return `${lane.method} (${options || `lane ${i}`})`;
 }
 
-/** A lane without steps. Its lists are parallel to `steps`: when a pass starts and ends, the tokens and passes so
-    far, and when the last token was committed. */
+/** A lane without steps. Its lists are parallel to `steps`: start and end of a pass, the tokens and passes so far, and
+    the time of the last committed token. */
 const createLane = ({method, options, opaque}, name) => ({
   ...{name, method, options: options || {}, naive: method === "naive", opaque: Boolean(opaque)},
   ...{steps: [], starts: [], ends: [], tokens: [], passes: [], commits: []},
@@ -105,7 +98,7 @@ const createLane = ({method, options, opaque}, name) => ({
 export const tokensOf = lane => lane.tokens.at(-1) || 0;
 export const passesOf = lane => lane.passes.at(-1) || 0;
 
-/** Keeps running sums with the steps, so that a frame costs one binary search per lane. */
+/** Add a step and update the running sums; with them a frame costs one binary search per lane. */
 function addStep(lane, step, clock_s) {
   const end = Math.max(lane.clock, Number(clock_s) || 0);
   const isVerify = step.kind !== "prefill";
@@ -120,7 +113,7 @@ function addStep(lane, step, clock_s) {
   if (step.finish) lane.finish = step.finish;
 }
 
-/** How many entries of the ascending `list` are <= t. */
+/** The number of entries of the ascending `list` that are <= t. */
 export function countUpTo(list, t) {
   let low = 0;
   let high = list.length;
@@ -135,15 +128,15 @@ export function countUpTo(list, t) {
 export const duration = log => log.lanes.reduce((longest, lane) => Math.max(longest, lane.clock), 0);
 export const isDone = log => Boolean(log.end || log.stopped);
 
-/** The latest instant about which every lane has reported. Past it a lane would seem to stand still. A lane whose
-    turn has not come, as of servers on one machine, is not waited for. */
+/** The latest time that every running lane has reached; the playhead stops there. Lanes that have not started (servers
+    on one machine run one after the other) do not count. */
 export function liveEdge(log) {
   const running = log.lanes.filter(lane => !lane.finish && lane.steps.length);
   if (isDone(log) || !running.length) return duration(log);
   return Math.min(...running.map(lane => lane.clock));
 }
 
-/** The nearest end of a pass, among all lanes, after (`direction` 1) or before (-1) the instant t. */
+/** The nearest end of a pass of any lane after (`direction` 1) or before (-1) the time t. */
 export function neighbour(log, t, direction) {
   let nearest = direction > 0 ? liveEdge(log) : 0;
   for (const lane of log.lanes) {

@@ -1,28 +1,20 @@
-/* playhead.js: which instant is shown, and how fast it moves.
-
-   What it is.  A `Playhead` has `t` (seconds on the lanes' clocks), `playing`, `rate` and whether the rate is the
-   `teaching` pace: real time, unless every lane is too quick to be followed; then the largest rate at which the
-   fastest can still be read. A recording begins in slow motion: the last lane's first drafting passes take `SLOW_S` of
-   the reader's seconds each, with a rest on their outcome, the next ones ever less. With `onePass` all of them do.
-   `moved()` is called after every act of the reader's, `ticked()` while it plays.
-
-   Why it is so.  Measured time is stretched by the rate, never changed: what is shown stays what happened.
-
-   What it does not know.  The DOM; what an instant looks like. */
+/* playhead.js: the shown time `t`, in seconds on the lanes' clocks, and its rate. Measured times are never changed,
+   only played slower or faster. */
 
 import {countUpTo, EPSILON, isDone, liveEdge, neighbour, tokensOf} from "./log.js";
 
 export const RATES = [1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4];
-const READABLE = 33; // tokens a second that a reader can still follow
-const REAL = 100; // tokens a second of the slowest lane up to which a race is shown as fast as it was
-const SLOWEST = 1 / 16; // of the teaching pace
-const SLOW_S = 2;
+const READABLE = 33; // tokens per second that a reader can follow
+const REAL = 100; // tokens per second of the slowest lane, up to which a race is shown in real time
+const SLOWEST = 1 / 16; // rate of the teaching pace
+const SLOW_S = 2; // of the reader's time, for a pass in slow motion
 const SLOW_PASSES = 3;
-const EASING = 0.65; // of the seconds of the pass before
-const REST = 0.45; // of a slowed pass: its outcome is shown without motion
-const LONGEST_FRAME_S = 0.25; // a tab that was hidden does not jump
+const EASING = 0.65; // factor of the next passes' seconds
+const PAUSE = 0.45; // share of a slow pass in which its outcome is shown without motion
+const LONGEST_FRAME_S = 0.25; // so that a tab that was hidden does not jump
 
-/** {rate: the teaching pace by what has arrived, settled: whether enough has arrived to keep it}. */
+/** The teaching pace: real time, or the largest rate at which the fastest lane can be read. Returns {rate, settled};
+    `settled`: enough events have arrived to keep the rate. */
 export function teachingRate(log) {
   const speeds = log.lanes.map(lane => (lane.clock > 0 ? tokensOf(lane) / lane.clock : 0));
   const fastest = Math.max(0, ...speeds);
@@ -33,7 +25,7 @@ export function teachingRate(log) {
   return {rate: readable.at(-1) || SLOWEST, settled};
 }
 
-const drafted = ({draft, drafted: counted}) => Boolean(draft.tokens.length || counted);
+const hasDraft = ({draft, drafted: counted}) => Boolean(draft.tokens.length || counted);
 
 export class Playhead {
   t = 0;
@@ -41,40 +33,42 @@ export class Playhead {
   rate = 1 / 8;
   teaching = true;
   onePass = false;
-  #rest = 0; // of the reader's seconds, at the end of a slowed pass
+  #pause = 0; // seconds left of the pause after a slow pass
   #rateSettled = false;
-  #generation = 0; // retires the loop of frames before: starting twice leaves one
+  #generation = 0; // ends the previous loop of frames, so that only one runs
   #log;
   #moved;
   #ticked;
 
+  /** `moved()` is called after every action of the reader, `ticked()` on every frame while it plays. */
   constructor(log, {moved, ticked}) {
     this.#log = log;
     this.#moved = moved;
     this.#ticked = ticked;
   }
 
-  /** Back to the beginning, for another run. */
+  /** Return to the start, for a new run. */
   rewind() {
     this.t = 0;
-    this.#rest = 0;
+    this.#pause = 0;
     this.#rateSettled = false;
   }
 
-  /** The pass that is in slow motion here, as {end, speed, wall}; null where the rate itself is slow enough. */
+  /** The pass in slow motion at `t`: {end, speed, readerSeconds}; null if there is none, or if the rate is slow
+      enough. A recording starts with slow passes, each next one faster; with `onePass`, all passes are slow. */
   get slowed() {
     const lane = this.#log.lanes.at(-1);
     if (!lane || lane.naive || !(this.onePass || (this.teaching && !this.#log.live))) return null;
     const i = countUpTo(lane.ends, this.t);
     const step = lane.steps[i];
-    if (!step || !drafted(step) || (!this.onePass && lane.passes[i] > 40)) return null;
-    const before = this.onePass ? 0 : lane.steps.slice(0, i).filter(drafted).length;
-    const wall = SLOW_S * EASING ** Math.max(0, before + 1 - SLOW_PASSES);
-    const speed = (lane.ends[i] - lane.starts[i]) / (wall * (1 - REST));
-    return speed < this.rate * (1 - REST) ? {end: lane.ends[i], speed, wall} : null;
+    if (!step || !hasDraft(step) || (!this.onePass && lane.passes[i] > 40)) return null;
+    const earlier = this.onePass ? 0 : lane.steps.slice(0, i).filter(hasDraft).length;
+    const readerSeconds = SLOW_S * EASING ** Math.max(0, earlier + 1 - SLOW_PASSES);
+    const speed = (lane.ends[i] - lane.starts[i]) / (readerSeconds * (1 - PAUSE));
+    return speed < this.rate * (1 - PAUSE) ? {end: lane.ends[i], speed, readerSeconds} : null;
   }
 
-  /** Lane seconds in one of the reader's. */
+  /** Lane seconds per second of the reader. */
   get speed() {
     return this.slowed?.speed ?? this.rate;
   }
@@ -88,11 +82,11 @@ export class Playhead {
   }
 
   #loop(generation) {
-    let before = null;
+    let previous = null;
     const frame = now => {
       if (generation !== this.#generation) return;
-      const elapsed = before === null ? 0 : Math.min(LONGEST_FRAME_S, Math.max(0, (now - before) / 1000));
-      before = now;
+      const elapsed = previous === null ? 0 : Math.min(LONGEST_FRAME_S, Math.max(0, (now - previous) / 1000));
+      previous = now;
       this.#advance(elapsed);
       requestAnimationFrame(frame);
     };
@@ -101,17 +95,17 @@ export class Playhead {
 
   #advance(elapsed) {
     const edge = liveEdge(this.#log);
-    for (let left = elapsed; left > EPSILON && (this.#rest > 0 || this.t < edge); ) left = this.#move(left, edge);
-    if (isDone(this.#log) && this.t >= edge && !this.#rest) this.play(false);
+    for (let left = elapsed; left > EPSILON && (this.#pause > 0 || this.t < edge); ) left = this.#move(left, edge);
+    if (isDone(this.#log) && this.t >= edge && !this.#pause) this.play(false);
     this.#ticked();
   }
 
-  /** Goes on for up to `left` of the reader's seconds; what is left at the end of a slowed pass or of a rest. */
+  /** Play for at most `left` seconds of the reader. Returns the seconds left after a slow pass or a pause. */
   #move(left, edge) {
-    if (this.#rest > 0) {
-      const rested = Math.min(left, this.#rest);
-      this.#rest -= rested;
-      return left - rested;
+    if (this.#pause > 0) {
+      const paused = Math.min(left, this.#pause);
+      this.#pause -= paused;
+      return left - paused;
     }
     const pass = this.slowed;
     const due = pass ? (pass.end - this.t) / pass.speed : Infinity;
@@ -120,18 +114,18 @@ export class Playhead {
       return 0;
     }
     this.t = pass.end;
-    this.#rest = REST * pass.wall;
+    this.#pause = PAUSE * pass.readerSeconds;
     return left - due;
   }
 
   seek(t, {keepPlaying = false} = {}) {
     this.t = Math.max(0, Math.min(liveEdge(this.#log), t));
-    this.#rest = 0;
+    this.#pause = 0;
     if (!keepPlaying) this.play(false);
     this.#moved();
   }
 
-  /** To the nearest end of a pass after (1) or before (-1) this instant. */
+  /** Seek the nearest end of a pass after (1) or before (-1) the current time. */
   step(direction) {
     this.seek(neighbour(this.#log, this.t, direction));
   }
@@ -141,7 +135,7 @@ export class Playhead {
     this.play(!this.playing && this.#log.lanes.length > 0);
   }
 
-  /** The next faster (1) or slower (-1) rate. */
+  /** Select the next faster (1) or slower (-1) rate. */
   shift(direction) {
     const rate = RATES[RATES.indexOf(this.rate) + direction];
     if (!rate) return;
@@ -158,14 +152,14 @@ export class Playhead {
     this.#moved();
   }
 
-  /** Every pass takes as long as the first ones, or no more. */
+  /** Turn on or off that every pass plays in slow motion. */
   passByPass() {
     this.onePass = !this.onePass;
     this.teaching = !this.onePass;
     this.#moved();
   }
 
-  /** Takes what has arrived into account, until the teaching pace is settled. */
+  /** Update the teaching pace from the log, until it is settled. */
   adapt() {
     if (!this.teaching || this.#rateSettled) return;
     const {rate, settled} = teachingRate(this.#log);

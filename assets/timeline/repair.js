@@ -1,17 +1,10 @@
-/* repair.js: when to ask the server for events that did not arrive.
-
-   What it is.  A `Repair` hears of every batch that arrives (`heard`) and is given the time several times a second
-   (`poke`); it calls `resend(run, index)`, which promises a batch or null, and hands what comes to `receive`.
-
-   Why it is so.  A lost update is mended within seconds, and a server that does not answer is not besieged: at most one
-   call is in flight, waits grow from 1.5 s to 10 s, and any news brings them back.
-
-   What it does not know.  What is in a batch. All times are in milliseconds. */
+/* repair.js: requests events that did not arrive. At most one request is in flight, and the waits grow from 1.5 s to
+   10 s. All times are in milliseconds. */
 
 const FIRST_WAIT = 1500;
-const LONGEST_WAIT = 10000;
-const GIVE_UP = 20000; // on a call that is not answered
-const GAP_WAIT = 40; // a hole is often filled by the batch right behind it
+const MAX_WAIT = 10000;
+const TIMEOUT = 20000; // of a request without a reply
+const GAP_WAIT = 40; // the next batch often fills a gap
 const LOST_AFTER = 3; // failures in a row
 const CALLS_AFTER_STOP = 2;
 
@@ -23,7 +16,8 @@ export class Repair {
   #due = Infinity;
   #callsAfterStop = 0;
 
-  /** `host` is {log, resend, receive, changed}; `changed()` is called when `lost` may have changed. */
+  /** `host` is {log, resend, receive, changed}. `resend(run, index)` promises a batch or null; `changed()` is called
+      when `lost` may have changed. */
   constructor(host) {
     this.#host = host;
   }
@@ -32,8 +26,8 @@ export class Repair {
     return this.#failures >= LOST_AFTER;
   }
 
-  /** A batch has arrived by itself; `outcome` is what `applyBatch` made of it. */
-  heard(now, {fresh, applied, gap}) {
+  /** Called when a batch arrived without a request, with the result of `applyBatch`. */
+  arrived(now, {fresh, applied, gap}) {
     if (fresh) {
       this.#call = null;
       this.#failures = this.#callsAfterStop = 0;
@@ -50,17 +44,17 @@ export class Repair {
     else if (applied) this.#due = now + FIRST_WAIT;
   }
 
-  /** Asks, if it is time to; the promise of the answer's arrival then, else null. */
-  poke(now) {
+  /** Send a request if it is due. Returns a promise of the reply's arrival, else null. */
+  tick(now) {
     const {log} = this.#host;
-    if (this.#call && now - this.#call.since > GIVE_UP) this.#fail(now);
+    if (this.#call && now - this.#call.since > TIMEOUT) this.#fail(now);
     if (!log.run || log.end || this.#call || now < this.#due) return null;
     if (log.stopped && this.#callsAfterStop++ >= CALLS_AFTER_STOP) return null;
     this.#call = {since: now, run: log.run};
-    return this.#ask(this.#call, performance.now());
+    return this.#send(this.#call, performance.now());
   }
 
-  async #ask(call, started) {
+  async #send(call, started) {
     const {log, resend, receive} = this.#host;
     const now = () => call.since + performance.now() - started;
     try {
@@ -69,17 +63,17 @@ export class Repair {
       const outcome = batch ? receive(batch) : null;
       if (this.#call !== call) return;
       this.#call = null;
-      if (outcome) this.#mended(now(), outcome);
+      if (outcome) this.#repaired(now(), outcome);
       else this.#fail(now());
     } catch {
       if (this.#call === call) this.#fail(now());
     }
   }
 
-  #mended(now, {applied, gap}) {
+  #repaired(now, {applied, gap}) {
     const wasLost = this.lost;
     this.#failures = 0;
-    this.#wait = applied ? FIRST_WAIT : Math.min(LONGEST_WAIT, this.#wait * 2);
+    this.#wait = applied ? FIRST_WAIT : Math.min(MAX_WAIT, this.#wait * 2);
     this.#due = now + (gap && applied ? 0 : this.#wait);
     if (wasLost) this.#host.changed();
   }
@@ -87,7 +81,7 @@ export class Repair {
   #fail(now) {
     this.#call = null;
     this.#failures += 1;
-    this.#wait = Math.min(LONGEST_WAIT, this.#wait * 2);
+    this.#wait = Math.min(MAX_WAIT, this.#wait * 2);
     this.#due = now + this.#wait;
     this.#host.changed();
   }

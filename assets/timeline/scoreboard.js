@@ -1,17 +1,11 @@
-/* scoreboard.js: the area above the lanes: the state of the run, the speedup, a line of numbers for each lane.
-
-   What it is.  A `Scoreboard` writes into the parts that skeleton.js made. `begin(log)` is for another run, `draw` for
-   a frame, `announce` for screen readers.
-
-   Why it is so.  Speedup and clocks are those of the playhead; the badge of a lane waits until that lane has finished.
-
-   What it does not know.  Playback; how a number or a sentence comes about. */
+/* scoreboard.js: the area above the lanes: the state of the run, the speedup and a line of numbers per lane, all at
+   the playhead. A lane's badge is shown after the lane has finished. */
 
 import {make, setAttr, setText} from "../page/dom.js";
 import {percent, perSecond, seconds, tenths} from "../page/numbers.js";
 import {duration} from "./log.js";
 import {frameAt} from "./player.js";
-import {announcement, headline, outcome, statusLine} from "./words.js";
+import {announcement, headline, outcome, statusLine} from "./sentences.js";
 
 const ROLES = ["rowheader", "cell", "cell", "cell", "cell"]; // lane, clock, rate, tokens per pass, badge
 const REJECTION = "rejection sampling: same distribution, different text";
@@ -25,6 +19,7 @@ export class Scoreboard {
     this.#ui = ui;
   }
 
+  /** Build the lines for a new run. */
   begin(log) {
     this.#announced = "";
     this.#rows = log.lanes.map(() => ROLES.map(role => make("span.la-cell", {role})));
@@ -36,28 +31,29 @@ export class Scoreboard {
     );
   }
 
+  /** Announce the start and the outcome of a run to screen readers. */
   announce(log, state, restored) {
     const text = announcement(log, state, restored, frameAt(log, duration(log)).speedup);
     if (!text || text === this.#announced) return;
     this.#announced = text;
-    setText(this.#ui.say, text);
+    setText(this.#ui.announcer, text);
   }
 
   draw(log, frame, {state, restored, problem}) {
-    const {number, words} = headline(frame.speedup);
+    const {number, label: comparison} = headline(frame.speedup);
     const ui = this.#ui;
     setText(ui.statusText, statusLine(log, state, restored));
     this.#drawProgress(log.status?.fraction ?? null);
     setText(ui.number, number);
-    setText(ui.words, words);
-    setText(ui.winner, words ? `with ${log.lanes.at(-1).name}` : "");
-    const compared = frame.lanes.length > 2 && words ? `${log.lanes.at(-1).name} compared with naive` : "";
+    setText(ui.comparison, comparison);
+    setText(ui.winner, comparison ? `with ${log.lanes.at(-1).name}` : "");
+    const lanesCompared = frame.lanes.length > 2 && comparison ? `${log.lanes.at(-1).name} compared with naive` : "";
     const rule = log.header?.settings.rule === "rejection" ? REJECTION : "";
     setText(ui.outcome, outcome(log, frame));
-    const trust = frame.atEnd && log.end?.trust ? log.end.trust.sentence : "";
-    const about = [compared, rule].filter(Boolean).join("; ");
-    setText(ui.note, [about, trust].filter(Boolean).join(". "));
-    ui.note.classList.toggle("la-busy", Boolean(trust) && !log.end.trust.steady);
+    const trustSentence = frame.atEnd && log.end?.trust ? log.end.trust.sentence : "";
+    const remarks = [lanesCompared, rule].filter(Boolean).join("; ");
+    setText(ui.note, [remarks, trustSentence].filter(Boolean).join(". "));
+    ui.note.classList.toggle("la-busy", Boolean(trustSentence) && !log.end.trust.steady);
     const agreement = log.end?.agreement || [];
     frame.lanes.forEach((lane, i) => {
       this.#drawRow(this.#rows[i], lane, lane.finished || frame.atEnd ? agreement[i] : null);

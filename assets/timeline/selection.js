@@ -1,15 +1,11 @@
-/* selection.js: the pass under the pointer, the pass that was picked, and what is said of them.
-
-   What it is.  A `Selection` holds both; the line under the lanes tells of the hovered pass, else the picked one, else
-   the latest. A picked pass is open in the inspector; the card shows the token under the pointer.
-
-   What it does not know.  Playback; what the inspector shows. */
+/* selection.js: the pass under the pointer and the picked pass. The line under the lanes describes the hovered pass,
+   else the picked one, else the latest; the inspector shows the picked one. */
 
 import {card} from "../inspector/card.js";
 import {Inspector} from "../inspector/inspector.js";
 import {make, signs} from "../page/dom.js";
 import {isDone} from "./log.js";
-import {describePass} from "./words.js";
+import {describePass} from "./sentences.js";
 
 const GAP = 8; // pixels between a token and its card
 
@@ -21,7 +17,7 @@ export class Selection {
   #picked = null;
   #drawn = "";
 
-  /** `changed()` is called when another pass is hovered or picked, `seek(t)` when the reader walks to another. */
+  /** `changed()` is called when another pass is hovered or picked, `seek(t)` when the reader goes to another pass. */
   constructor({log, ui, changed, seek}) {
     this.#log = log;
     this.#ui = ui;
@@ -40,7 +36,7 @@ export class Selection {
     this.#ui.root.classList.remove("la-docked");
   }
 
-  /** What a lane tells of: see lane.js. */
+  /** The listener of a lane: see lane.js. */
   listener(lane) {
     return {
       hover: step => {
@@ -49,14 +45,14 @@ export class Selection {
       },
       pick: step => {
         if (step < 0) return;
-        const again = this.#picked?.lane === lane && this.#picked.step === step;
-        this.open(again ? null : {lane, step});
+        const isSame = this.#picked?.lane === lane && this.#picked.step === step;
+        this.open(isSame ? null : {lane, step});
       },
       point: (step, part, node) => this.#card(lane, step, part, node),
     };
   }
 
-  /** Opens a pass in the inspector; null closes it. */
+  /** Open a pass in the inspector; null closes it. */
   open(pass) {
     this.#picked = pass;
     this.#ui.root.classList.toggle("la-docked", Boolean(pass));
@@ -65,7 +61,7 @@ export class Selection {
     this.#changed();
   }
 
-  /** The card of a token, next to it and inside the figure; `node` null removes it. */
+  /** Show the card of a token next to its node; null hides it. */
   #card(lane, step, part, node) {
     const {cardbox, root} = this.#ui;
     cardbox.hidden = !node;
@@ -75,13 +71,13 @@ export class Selection {
     const token = node.getClientRects()[0] || node.getBoundingClientRect();
     const {width, height} = cardbox.getBoundingClientRect();
     const below = token.bottom + GAP;
-    const fits = below + height < innerHeight || token.top - height < GAP;
+    const isBelow = below + height < innerHeight || token.top - height < GAP;
     const left = Math.min(figure.width - width, token.left - figure.left);
     cardbox.style.left = `${Math.max(0, left)}px`;
-    cardbox.style.top = `${(fits ? below : token.top - height - GAP) - figure.top}px`;
+    cardbox.style.top = `${(isBelow ? below : token.top - height - GAP) - figure.top}px`;
   }
 
-  /** The pass to tell of in a frame: {lane, step}, or null. */
+  /** The pass to describe in a frame: {lane, step}, or null. */
   chosen(frame) {
     const lane = frame.lanes.length - 1;
     return this.#hovered || this.#picked || (lane < 0 ? null : {lane, step: frame.lanes[lane].settled - 1});
@@ -94,9 +90,9 @@ export class Selection {
     const key = pass ? [this.#log.run, pass.lane, pass.step, isDone(this.#log), Boolean(marked)].join("/") : "";
     if (key === this.#drawn) return;
     this.#drawn = key;
-    const {lead, said, tail} = describePass(this.#log, pass?.lane, pass?.step);
-    const quotation = said === null ? [] : ["“", make("bdi.la-said", signs(said.trim() || said)), "”"];
-    this.#ui.pass.replaceChildren(lead, ...quotation, tail);
+    const {lead, quotation, tail} = describePass(this.#log, pass?.lane, pass?.step);
+    const quoted = quotation === null ? [] : ["“", make("bdi.la-said", signs(quotation.trim() || quotation)), "”"];
+    this.#ui.pass.replaceChildren(lead, ...quoted, tail);
     lanes.forEach((lane, i) => {
       lane.mark(marked && pass.lane === i ? pass.step : -1);
     });

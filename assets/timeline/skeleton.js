@@ -1,8 +1,5 @@
-/* skeleton.js: the parts of the timeline before anything is in them: controls, legends, boxes.
-
-   What it is.  `skeleton(root)` fills the component's element and returns its parts by name.
-
-   What it does not know.  What is shown, hidden or said in them later; races; time. */
+/* skeleton.js: the empty parts of the timeline: controls, legends, boxes. `skeleton(root)` fills the component's
+   element and returns its parts by name. */
 
 import {HIDDEN, make, svg} from "../page/dom.js";
 import {CLASSES} from "./heat.js";
@@ -14,10 +11,10 @@ const BACK = "M3 3h1.6v10H3zM13 3v10L5.6 8z";
 const NEXT = "M11.4 3H13v10h-1.6zM3 3v10l7.4-5z";
 
 const plainButton = (label, attributes) => make("button.la-button", {type: "button", ...attributes}, label);
-/** A button whose sign needs words. */
+/** A button with a sign and an accessible label. */
 const button = (className, label, sign) =>
   make(`button.la-button.${className}`, {type: "button", "aria-label": label, title: label}, sign);
-/** A button that is on or off. */
+/** A toggle button. */
 const toggle = (label, pressed, attributes) => plainButton(label, {"aria-pressed": String(pressed), ...attributes});
 
 const TAKE = [
@@ -52,7 +49,9 @@ const SAMPLES = [
 ];
 
 function help() {
-  const rows = KEYS.map(([key, deed]) => make("tr", make("th", {scope: "row"}, make("kbd", key)), make("td", deed)));
+  const rows = KEYS.map(([key, action]) =>
+    make("tr", make("th", {scope: "row"}, make("kbd", key)), make("td", action)),
+  );
   const close = plainButton("close", {autofocus: ""});
   const table = make("table", make("tbody", ...rows));
   const box = make("dialog.la-help", {"aria-label": "Keys"}, make("h3", "Keys"), table, make("p", POINTING), close);
@@ -64,20 +63,20 @@ function help() {
 }
 
 function legend() {
-  const samples = SAMPLES.map(([kind, word]) => make("li", make(`span.la-tok.la-${kind}`, word)));
+  const samples = SAMPLES.map(([kind, label]) => make("li", make(`span.la-tok.la-${kind}`, label)));
   const tick = make("li", make("span.la-tok.la-tick", HIDDEN), "rejected tokens, folded");
   return make("ul.la-legend", {"aria-label": "Legend"}, ...samples, tick);
 }
 
-/** The legends of the two heat views; the style sheet shows the one that is on. */
+/** The legends of the two heat views; the style sheet shows the active one. */
 function heatLegends() {
-  const sample = (data, word) => make("li", make("span.la-tok.la-sample", data, "abc"), " ", word);
+  const sample = (data, label) => make("li", make("span.la-tok.la-sample", data, "abc"), " ", label);
   const failures = [
     sample({"data-fails": "true"}, "a draft was rejected here"),
     sample({"data-fails": "false"}, "a draft was accepted"),
     sample({}, "no draft"),
   ];
-  const entropy = CLASSES.map((words, level) => sample({"data-bits": level}, words));
+  const entropy = CLASSES.map((label, level) => sample({"data-bits": level}, label));
   return make(
     "div.la-classes",
     make("ul.la-legend.la-of-failures", {"aria-label": "Legend: failures"}, ...failures),
@@ -89,12 +88,12 @@ const group = (className, label, ...children) =>
   make(`div.${className}`, {role: "group", "aria-label": label}, ...children);
 
 const scoreParts = () => ({
-  say: make("div.la-unseen", {"aria-live": "polite", role: "status"}),
+  announcer: make("div.la-unseen", {"aria-live": "polite", role: "status"}),
   statusText: make("span.la-statustext"),
   bar: make("span.la-bar", make("span")),
   tour: plainButton("show me in a minute", {title: "Six steps through the race below"}),
   number: make("span.la-number"),
-  words: make("span.la-words"),
+  comparison: make("span.la-words"),
   winner: make("span.la-winner"),
   outcome: make("p.la-outcome"),
   note: make("p.la-sub"),
@@ -148,7 +147,7 @@ function homeParts() {
 const headBox = ui => {
   const headline = make(
     "div.la-headline",
-    make("p.la-big", ui.number, " ", ui.words, " ", ui.winner),
+    make("p.la-big", ui.number, " ", ui.comparison, " ", ui.winner),
     ui.outcome,
     ui.note,
   );
@@ -167,7 +166,7 @@ const keyBox = ui =>
     "div.la-key",
     legend(),
     heatLegends(),
-    group("la-choice", "What the text shows", "show:", ...ui.heat),
+    group("la-choice", "View of the text", "show:", ...ui.heat),
     group("la-choice.la-rejects", "Rejected tokens", "rejected:", ui.fade, ui.keep),
   );
 
@@ -178,7 +177,7 @@ export function skeleton(root) {
   ui.details = make("details.la-verdict", {hidden: ""}, ui.verdict, ui.sums);
   root.replaceChildren(
     make("div.la-status", ui.statusText, ui.tour, ui.bar),
-    ...[ui.say, headBox(ui), ui.error, ui.strip, ui.lanes, transportBox(ui), ui.chartbox, keyBox(ui)],
+    ...[ui.announcer, headBox(ui), ui.error, ui.strip, ui.lanes, transportBox(ui), ui.chartbox, keyBox(ui)],
     make("div.la-foot", ui.pass, ui.open),
     ...[ui.panel, ui.details, ui.offer, ui.home, ui.cardbox, ui.help],
   );

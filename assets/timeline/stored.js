@@ -1,19 +1,12 @@
-/* stored.js: what a tab remembers across a reload.
-
-   What it is.  `save` and `saved` keep a live race; `leave` and `left` hand the playhead from the page that is shown
-   while the app loads to the app; `get` and `put` keep anything.
-
-   Why it is so.  A reload, or a server that was restarted, should cost nobody their race. Session storage ends with the
-   tab; where it is full or forbidden, a reload starts afresh.
-
-   What it does not know.  The DOM, what is in a batch. */
+/* stored.js: values that the browser stores: a live race and its playhead survive a reload or a restarted server. If
+   storage is full or forbidden, nothing is kept. */
 
 const RUN = "lookahead-timeline";
-const LONGEST = 3e6; // characters of a run worth keeping
+const MAX_LENGTH = 3e6; // characters of a stored run
 const PLAYHEAD = "lookahead-left";
-const FRESH_MS = 30000;
+const MAX_AGE_MS = 30000;
 
-/** `storage` is a name: where storage is forbidden, the property itself throws. */
+/** Return a stored value, or null. `storage` is a name, because the property throws if storage is forbidden. */
 export function get(key, storage = "sessionStorage") {
   try {
     return JSON.parse(window[storage].getItem(key));
@@ -22,34 +15,36 @@ export function get(key, storage = "sessionStorage") {
   }
 }
 
+/** Store a value if storage allows it. */
 export function put(key, value, storage = "sessionStorage") {
   try {
     const text = JSON.stringify(value);
-    if (text.length < LONGEST) window[storage].setItem(key, text);
+    if (text.length < MAX_LENGTH) window[storage].setItem(key, text);
     else window[storage].removeItem(key);
   } catch {
     // full or forbidden
   }
 }
 
-/** Keeps a live run, as it is on show. */
+/** Store the shown live run. */
 export function save(log, {t, playing}) {
   const batch = {run: log.run, i0: 0, ev: log.events};
   put(RUN, {path: location.pathname + location.search, t, playing, stopped: log.stopped, batch});
 }
 
-/** What `save` kept at this address: {t, playing, stopped, batch}, or null. */
+/** Return the run that `save` stored at this address: {t, playing, stopped, batch}, or null. */
 export function saved() {
   const run = get(RUN);
   return run?.batch && run.path === location.pathname + location.search ? run : null;
 }
 
-export const leave = (run, {t, playing}) => put(PLAYHEAD, {run, t, playing, when: Date.now()});
+/** Store the playhead for the page after the next reload. */
+export const leave = (run, {t, playing}) => put(PLAYHEAD, {run, t, playing, time: Date.now()});
 
-/** The playhead that `leave` left for this run a moment ago, once: {t, playing}, or null. */
+/** Return and remove the playhead that `leave` recently stored for this run: {t, playing}, or null. */
 export function left(run) {
   const playhead = get(PLAYHEAD);
-  if (playhead?.run !== run) return null; // the run it belongs to may still come
+  if (playhead?.run !== run) return null; // its run may still be shown
   sessionStorage.removeItem(PLAYHEAD);
-  return Date.now() - playhead.when < FRESH_MS ? playhead : null;
+  return Date.now() - playhead.time < MAX_AGE_MS ? playhead : null;
 }

@@ -1,16 +1,5 @@
-/* timeline.js: the token timeline: its parts put together, and the entry point `mount`.
-
-   What it is.  `mount({element, read, watch, resend, make, open})` builds the component once inside
-   `element.querySelector('.la-timeline')` and from then on only changes what differs between two frames: `read()` gives
-   the first batch, `watch(fn)` calls when there is another, `resend(run, received)` asks for what was lost; `make` and
-   `open` are for home.js. All but `read` and `watch` may be absent. One that is not the page's main timeline (`main:
-   false`) hears keys only when it has the focus, plays by itself only what is live, takes nothing home, and is not
-   brought back by a reload.
-
-   Why it is so.  Frames come from player.js, whose `frameAt` is pure. What changes is kept where it is changed: the
-   run in the log, the instant in the playhead, the reader's choice of a pass in the selection.
-
-   What it does not know.  Gradio (the host passes functions), how drafts are made or verified. */
+/* timeline.js: the token timeline: `mount` builds the component once in the host's `.la-timeline`; afterwards only
+   differences between frames are drawn. Frames are computed by player.js. */
 
 import {make, setAttr, setText} from "../page/dom.js";
 import {Chart} from "./chart.js";
@@ -23,43 +12,43 @@ import {frameAt} from "./player.js";
 import {Playhead} from "./playhead.js";
 import {Scoreboard} from "./scoreboard.js";
 import {Selection} from "./selection.js";
+import {stateOf} from "./sentences.js";
 import {skeleton} from "./skeleton.js";
 import * as stored from "./stored.js";
 import {Strip} from "./strip.js";
 import * as transport from "./transport.js";
-import {stateOf} from "./words.js";
 
 const LIVE_FRAME_MS = 100;
 const WATCHDOG_MS = 100;
-const COLUMNS = [1, 1, 2, 3]; // of lanes, by how many there are
+const COLUMNS = [1, 1, 2, 3]; // by the number of lanes
 
 class Timeline {
   #lanes = [];
   #stopShown = false; // a stop pauses the playhead once
   #closed = false;
-  #drawn = {t: null, batches: null}; // what the last frame showed
-  #drawnWhen = 0; // milliseconds
-  #ends = new AbortController();
+  #drawn = {t: null, batches: null}; // values of the last frame
+  #drawnTime = 0; // milliseconds
+  #listeners = new AbortController();
   #host;
   #widths;
   #watchdog;
 
   constructor(host) {
     const root = host.element.querySelector(".la-timeline");
-    const before = host.element.laTimeline; // mounted again on the same element: take over its log
-    const view = before?.view();
-    before?.destroy();
+    const previous = host.element.laTimeline; // mounted again on the same element: keep its log
+    const view = previous?.view();
+    previous?.destroy();
     this.#host = host;
     this.main = host.main ?? true;
-    this.log = before ? before.log : createLog();
+    this.log = previous ? previous.log : createLog();
     this.ui = skeleton(root);
     this.chart = new Chart(root);
-    const moves = {moved: () => this.#draw(), ticked: () => this.#tick()};
-    this.playhead = new Playhead(this.log, moves);
+    const callbacks = {moved: () => this.#draw(), ticked: () => this.#tick()};
+    this.playhead = new Playhead(this.log, callbacks);
     this.feed = new Feed(this.log, host.read, host.first, {
       resend: async (run, received) => host.resend?.(run, received),
-      refused: words => setText(this.ui.say, words),
-      news: isNewRun => this.#hear(isNewRun),
+      refused: message => setText(this.ui.announcer, message),
+      updated: isNewRun => this.#update(isNewRun),
       changed: () => this.#draw(),
     });
     this.scoreboard = new Scoreboard(this.ui);
@@ -75,12 +64,12 @@ class Timeline {
     this.#connect(host);
     host.element.laTimeline = this;
     if (this.main) publish(this);
-    this.#open(view);
-    host.watch(() => this.#closed || this.feed.hear());
+    this.#start(view);
+    host.watch(() => this.#closed || this.feed.update());
     this.#draw();
   }
 
-  // ---------------------------------------------------------------- what this timeline is, for others
+  // ---------------------------------------------------------------- state for other modules
 
   view() {
     return {t: this.playhead.t, playing: this.playhead.playing};
@@ -90,10 +79,10 @@ class Timeline {
     return stateOf(this.log, this.feed.repair.lost);
   }
 
-  // ---------------------------------------------------------------- beginnings
+  // ---------------------------------------------------------------- start of a run
 
-  /** Shows the host's first value; `view` is the position of the timeline before this one. */
-  #open(view) {
+  /** Show the host's first value; `view` is the playhead of the previous timeline on this element. */
+  #start(view) {
     this.#begin();
     if (view && this.log.run) {
       this.playhead.t = view.t;
@@ -103,7 +92,7 @@ class Timeline {
     if (this.main && !view && !this.log.live) this.#restore();
   }
 
-  /** Everything is as at the start of the log's run. */
+  /** Reset everything to the start of the log's run. */
   #begin() {
     const {log, ui} = this;
     this.playhead.rewind();
@@ -112,7 +101,7 @@ class Timeline {
     this.scoreboard.begin(log);
     this.strip.begin(log);
     this.#lanes = log.lanes.map((lane, i) => new Lane(lane, log, this.selection.listener(i)));
-    ui.lanes.replaceChildren(...(this.#lanes.length ? this.#lanes.map(lane => lane.node) : [this.#nothing(log.end)]));
+    ui.lanes.replaceChildren(...(this.#lanes.length ? this.#lanes.map(lane => lane.node) : [this.#emptyBox(log.end)]));
     ui.lanes.style.setProperty("--la-columns", String(COLUMNS[this.#lanes.length] || 2));
     ui.root.classList.toggle("la-many", this.#lanes.length > 3);
     ui.details.hidden = ui.offer.hidden = true;
@@ -124,12 +113,12 @@ class Timeline {
     if (left) this.#resume(left);
   }
 
-  /** In place of lanes: what a link asks for, and a button that runs it. */
-  #nothing(end) {
+  /** The box shown without lanes: the settings of a link, and a button that runs the race. */
+  #emptyBox(end) {
     if (!end?.chips) return make("p.la-empty");
     const run = make("button.la-button.la-run-this", {type: "button"}, "Run this race");
     run.addEventListener("click", () => this.#host.run?.());
-    return make("div.la-empty.la-asked", make("p", ...end.chips.map(words => make("span.la-setting", words))), run);
+    return make("div.la-empty.la-asked", make("p", ...end.chips.map(setting => make("span.la-setting", setting))), run);
   }
 
   #resume({t, playing}) {
@@ -144,15 +133,15 @@ class Timeline {
     this.#resume({t: run.t || 0, playing: Boolean(run.playing)});
   }
 
-  // ---------------------------------------------------------------- news
+  // ---------------------------------------------------------------- new events
 
-  #hear(isNewRun) {
+  #update(isNewRun) {
     if (isNewRun) this.#begin();
-    this.#drawnWhen = 0; // news is drawn with the next frame
+    this.#drawnTime = 0; // the next frame draws the new events
     this.playhead.adapt();
     if (this.log.stopped && !this.#stopShown) {
       this.#stopShown = true;
-      this.playhead.seek(Number.POSITIVE_INFINITY); // the number is of the same instant as the verdict
+      this.playhead.seek(Number.POSITIVE_INFINITY); // so that the number is of the same time as the verdict
     }
     this.scoreboard.announce(this.log, this.state, this.feed.restored);
     if (!this.playhead.playing) this.#draw();
@@ -160,11 +149,11 @@ class Timeline {
 
   // ---------------------------------------------------------------- frames
 
-  /** A race that is being run may share this machine's cores: little but news is drawn, so as not to slow it. */
+  /** Draw less often during a live race, which may run on this machine's cores. */
   #tick() {
     const now = performance.now();
-    if (this.log.live && !isDone(this.log) && now - this.#drawnWhen < LIVE_FRAME_MS) return;
-    this.#drawnWhen = now;
+    if (this.log.live && !isDone(this.log) && now - this.#drawnTime < LIVE_FRAME_MS) return;
+    this.#drawnTime = now;
     const {t, batches} = this.#drawn;
     if (t !== this.playhead.t || batches !== this.feed.batches) this.#draw();
   }
@@ -186,7 +175,7 @@ class Timeline {
     for (const lane of changed) lane.toEnd();
   }
 
-  /** The verdict; once the playhead has seen the end it stays. */
+  /** Show the verdict when the playhead has reached the end; it stays visible. */
   #drawVerdict(frame) {
     const {log, ui} = this;
     const verdict = log.end?.verdict;
@@ -194,11 +183,11 @@ class Timeline {
     setText(ui.verdict, verdict.sentence || "");
     ui.sums.replaceChildren(...(verdict.arithmetic || []).map(line => make("p", line)));
     ui.details.hidden = false;
-    this.#offer();
+    this.#suggest();
   }
 
-  /** What to try next, by the chips that come after this one. */
-  #offer() {
+  /** Suggest the presets after this one. */
+  #suggest() {
     const others = this.#host.next?.(this.log.run) || [];
     const buttons = others.map(({id, label}) => {
       const node = make("button.la-button", {type: "button", "aria-label": `try ${label} next`}, label);
@@ -209,15 +198,15 @@ class Timeline {
     this.ui.offer.hidden = !others.length;
   }
 
-  // ---------------------------------------------------------------- the reader's hands
+  // ---------------------------------------------------------------- controls
 
   #connect(host) {
     const {log, ui, playhead, feed, main} = this;
-    const on = (node, type, handler) => node.addEventListener(type, handler, {signal: this.#ends.signal});
+    const on = (node, type, handler) => node.addEventListener(type, handler, {signal: this.#listeners.signal});
     const help = () => ui.help.showModal();
     const passNow = () => frameAt(log, playhead.t).lanes.at(-1)?.passes || 0;
     transport.connect({ui, playhead, on});
-    listen({place: {root: ui.root, scrub: ui.scrub, main}, playhead, help, on});
+    listen({parts: {root: ui.root, scrub: ui.scrub, main}, playhead, help, on});
     home.connect({log, ui, host, receive: text => feed.receive(text), passNow});
     on(ui.ask, "click", help);
     on(ui.tour, "click", () => host.tour?.());
@@ -234,10 +223,10 @@ class Timeline {
     on(window, "pagehide", () => {
       if (main && log.live && log.header) stored.save(log, this.view());
     });
-    this.#watch(host.element);
+    this.#observe(host.element);
   }
 
-  /** Whether rejected runs stay visible. */
+  /** Keep rejected tokens visible, or fade them. */
   #keep(on) {
     this.ui.root.classList.toggle("la-keep", on);
     setAttr(this.ui.keep, "aria-pressed", String(on));
@@ -245,15 +234,15 @@ class Timeline {
     for (const lane of this.#lanes) lane.toEnd();
   }
 
-  /** What the text shows: drafts, failures or entropy. */
+  /** Select the view of the text: drafts, failures or entropy. */
   #show(view) {
     this.ui.root.dataset.view = view;
     for (const button of this.ui.heat) setAttr(button, "aria-pressed", String(button.dataset.view === view));
   }
 
-  // ---------------------------------------------------------------- from the first frame to the last
+  // ---------------------------------------------------------------- observers, and the end
 
-  #watch(element) {
+  #observe(element) {
     const {root} = this.ui;
     this.#widths = new ResizeObserver(([{contentRect}]) => {
       root.classList.toggle("la-medium", contentRect.width < 1100);
@@ -262,10 +251,10 @@ class Timeline {
     });
     this.#widths.observe(root);
     this.#watchdog = setInterval(() => {
-      if (root.isConnected) this.feed.repair.poke(performance.now());
+      if (root.isConnected) this.feed.repair.tick(performance.now());
       else this.destroy();
     }, WATCHDOG_MS);
-    // An ancestor that hides overflow would hold the phone's sticky transport captive; clipping looks the same.
+    // Sticky controls do not work in an ancestor with hidden overflow; clipping looks the same.
     for (let node = element; node && node !== document.body; node = node.parentElement) {
       if (getComputedStyle(node).overflow === "hidden") node.style.overflow = "clip";
     }
@@ -276,12 +265,12 @@ class Timeline {
     this.playhead.play(false);
     clearInterval(this.#watchdog);
     this.#widths.disconnect();
-    this.#ends.abort();
+    this.#listeners.abort();
     this.chart.destroy();
   }
 }
 
-/** What tests and the page's other scripts may ask of the main timeline. */
+/** Publish the functions of `window.lookahead`, for tests and the page's other scripts. */
 function publish(timeline) {
   const {log} = timeline;
   const trace = () => (log.header ? JSON.stringify(home.traceOf(log)) : null);
@@ -310,12 +299,12 @@ const stateFor = ({log, playhead, feed, ui, state}) => ({
   error: ui.error.hidden ? null : ui.error.textContent,
 });
 
-/** What a tour and a projector may do with a timeline: look at the last lane's passes, seek a moment of one of
-    them, and show a bundled recording. */
+/** The functions for the tour and the projector mode: read the last lane's passes, seek a moment of a pass, show a
+    bundled recording. */
 const stageOf = ({log, ui, playhead, feed}, host) => {
   const last = () => log.lanes.at(-1);
   const drafts = step => step.draft.tokens.length > 0;
-  let chosen = null; // the recording that was last to be shown: another's may come later
+  let chosen = null; // the recording requested last; an earlier one may arrive after it
   return {
     root: ui.root,
     steps: () => last()?.steps || [],
@@ -325,8 +314,8 @@ const stageOf = ({log, ui, playhead, feed}, host) => {
       const share = {draft: propose_s * 0.999, check: propose_s + verify_s / 2, kept: propose_s + verify_s + other_s}[
         phase
       ];
-      const whole = propose_s + verify_s + other_s || 1;
-      playhead.seek(phase === "kept" ? ends[index] : starts[index] + ((ends[index] - starts[index]) * share) / whole);
+      const total = propose_s + verify_s + other_s || 1;
+      playhead.seek(phase === "kept" ? ends[index] : starts[index] + ((ends[index] - starts[index]) * share) / total);
     },
     nextDraft() {
       const index = last()?.steps.findIndex((step, i) => drafts(step) && last().ends[i] > playhead.t + EPSILON);
@@ -344,6 +333,10 @@ const stageOf = ({log, ui, playhead, feed}, host) => {
   };
 };
 
+/** Mount a timeline. `host` has `element`; `read()` returns the current batch; `watch(fn)` calls `fn` when there is
+    another. Optional: `resend(run, received)` requests lost events, `make` and `open` are for home.js. With `main:
+    false` it has keys only with the focus, plays only live runs, exports nothing and is not restored after a reload.
+    */
 export function mount(host) {
   return stageOf(new Timeline(host), host);
 }

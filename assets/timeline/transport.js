@@ -1,17 +1,13 @@
-/* transport.js: the controls of playback: play, step, scrub, rate, and where on the rail each lane finished.
-
-   What it is.  `connect` puts the controls to work on a playhead; a `Transport` draws them.
-
-   What it does not know.  What is played. Keys are keyboard.js's business. */
+/* transport.js: the playback controls: play, step, scrub, rate, and marks where each lane finished. */
 
 import {make, setAttr, setText} from "../page/dom.js";
 import {hundredths, percent, seconds} from "../page/numbers.js";
 import {duration, liveEdge} from "./log.js";
 import {RATES} from "./playhead.js";
+import {rateLabel, rateText} from "./sentences.js";
 import {icon, PAUSE, PLAY} from "./skeleton.js";
-import {rateLabel, rateWords} from "./words.js";
 
-/** `on(node, type, handler)` listens for as long as the timeline lives. */
+/** Connect the controls to a playhead. `on(node, type, handler)` listens until the timeline is destroyed. */
 export function connect({ui, playhead, on}) {
   on(ui.play, "click", () => playhead.toggle());
   on(ui.back, "click", () => playhead.step(-1));
@@ -26,7 +22,7 @@ export function connect({ui, playhead, on}) {
 export class Transport {
   #ui;
   #playing = false; // as drawn
-  #marks = ""; // what the drawn marks depend on
+  #marks = ""; // key of the drawn marks
 
   constructor(ui) {
     this.#ui = ui;
@@ -40,7 +36,7 @@ export class Transport {
     const ui = this.#ui;
     const {rate} = playhead;
     setText(ui.rate, rateLabel(rate));
-    setText(ui.pace, playhead.slowed ? "slow motion" : rateWords(rate));
+    setText(ui.pace, playhead.slowed ? "slow motion" : rateText(rate));
     setAttr(ui.teach, "aria-pressed", String(playhead.teaching));
     setAttr(ui.onePass, "aria-pressed", String(playhead.onePass));
     ui.slower.disabled = rate === RATES[0];
@@ -69,7 +65,7 @@ export class Transport {
     setText(time, `${hundredths(t)} of ${hundredths(total)} s`);
   }
 
-  /** Where each lane finished. */
+  /** Mark where each lane finished. */
   #drawMarks(log, total) {
     const finished = log.lanes.filter(lane => lane.finish);
     const marks = `${log.run}/${total}/${finished.length}`;

@@ -1,8 +1,8 @@
-"""Passes of plain Llamas and trained heads as machine code for this processor, compiled by numba.
+"""Passes of plain Llamas and trained heads in machine code, compiled by numba for this processor.
 
-`read` returns the passes of a model in a folder, and `of_model` those of a transformers model. Both are a
-`model.forward.Forward`; nothing else of this package is used outside. After an import of this package `CachedLM` computes
-every model that `of_model` computes with it.
+`read` returns the passes of a model in a folder, and `of_model` those of a transformers model. Both implement
+`model.forward.Forward`. Other packages use only the names in `__all__`. Importing this package registers `of_model`:
+`CachedLM` then computes all supported models with it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["CachedLM", "Llama", "compiles", "of_model", "prepare", "read", "version"]
 
-# `llama_for_transformers` is imported when it is called for: transformers' models take seconds.
+# `llama_for_transformers` is imported at first use, because importing transformers' models takes seconds.
 
 
 def read(folder: str, dtype: torch.dtype) -> Llama | None:
-    """The passes of the plain Llama in a folder, in that number format; None if there is none that is whole.
+    """Return the passes of the plain Llama in a folder, in a number format. Return None for other or incomplete models.
 
     Raises `ModelError` if one of its small files is damaged.
     """
@@ -42,7 +42,7 @@ def read(folder: str, dtype: torch.dtype) -> Llama | None:
 
 
 def of_model(model: PreTrainedModel) -> Llama | None:
-    """The compiled passes of a plain Llama on a CPU; None for other models."""
+    """Return the compiled passes of a plain Llama on a CPU; None for other models."""
     from .llama_for_transformers import of_model
 
     return of_model(model)

@@ -1,14 +1,15 @@
-"""Attention in compiled code, of a few rows at a time, and how keys and values lie for it.
+"""Compiled attention of a few rows at a time, and the layout of keys and values.
 
-Heads of these rows that share keys are computed together, so a key is read from memory and widened to float32 once for all.
-After a long text this is most of a pass.
+Heads that share keys are computed together. So each key is read and converted to float32 once per group of rows. After
+a long text this is most of the time of a pass.
 
-`KEYS` keys lie side by side, the first number of each, then the second of each: a vector holds products of one query with as many
-keys. If the processor multiplies two bfloat16 in one step, two numbers of a key lie together, and the same number of two tokens'
-values; queries and weights are rounded then.
+Keys are stored in blocks of `KEY_BLOCK`: the first number of each key, then the second of each, and so on. A vector
+holds the products of one query with as many keys. If the processor multiplies bfloat16 pairs in one instruction, two
+numbers of a key are adjacent, as are the values of two tokens at the same index. Queries and softmax weights are then
+rounded to bfloat16.
 
-Every row adds its keys in the order of its text, independent of other rows: first those that all rows see in that order, then the
-others. A branch of a tree is a list of columns; nothing is masked.
+Each row adds its keys in the order of its text, independent of other rows: first the prefix that all rows share, then
+the other columns. A branch of a tree is a list of columns, so no mask is needed.
 """
 
 import numpy as np
@@ -16,248 +17,287 @@ import torch
 from numba import carray, njit
 from numba.extending import register_jitable
 
-from .compiling import FREE, kernel
-from .product import at_once, clear
+from .compiling import REASSOCIATED, kernel
+from .product import clear, tile_rows
 from .vectors import (
     BF16_DOT,
     BFLOAT16,
     BLOCK,
-    EARLY,
     FLOAT32,
     HAS_BF16_DOT,
-    KEYS,
+    KEY_BLOCK,
     LANES,
     NARROW,
     PANEL,
+    PREFETCH,
     ROWS,
     bfloat16_at,
-    bfloat16_of,
     exp,
     floats_at,
-    highest,
     int32_at,
     integers_at,
     keys_block,
+    maximum,
     read_numbers,
-    rounding,
+    round_if,
+    round_up,
     store_numbers,
+    to_bfloat16,
     values_block,
-    whole,
 )
 
-ROW_GROUP = 24  # rows that go through the keys together at most
-VALUES = 128  # that all heads of some rows go through, before any goes on: they stay in the first cache
+ROW_GROUP = 24  # the most rows per sweep over the keys
+VALUE_BLOCK = 128  # values per block: all heads of a row group read them from the L1 cache
 
 
 @register_jitable
-def scratch_floats(n, heads, kv, most, dim):
-    """How many floats of room `attend` takes for n rows that see none but the first `most` columns."""
-    return min(n, ROW_GROUP) * (heads // kv) * (whole(most, KEYS) // 2 * 3 + 2 * dim) + VALUES * dim
+def scratch_floats(n, heads, kv, max_columns, dim):
+    """Return the number of scratch floats that `attend` needs for n rows of at most `max_columns` columns."""
+    return min(n, ROW_GROUP) * (heads // kv) * (round_up(max_columns, KEY_BLOCK) // 2 * 3 + 2 * dim) + VALUE_BLOCK * dim
 
 
 @njit(inline="always")
-def multiplied_together(dim, rounded):
-    """How many numbers of a key, or of values, are one step, and so lie beside each other: two or one."""
+def kv_interleave(dim, rounded):
+    """Return how many numbers of a key, or of values, one instruction multiplies and are therefore adjacent: 2 or 1."""
     return 2 if HAS_BF16_DOT and rounded and dim % (2 * LANES) == 0 else 1
 
 
 @njit(inline="always")
-def _key(keys, column, dim, size, together):
-    """The address of the first word of a key, of words that lie `KEYS` apart."""
-    return keys + size * (column // KEYS * KEYS * dim + column % KEYS * together)
+def _key_at(keys, column, dim, size, interleave):
+    """Return the address of the first word of a key. Its words are `KEY_BLOCK` apart."""
+    return keys + size * (column // KEY_BLOCK * KEY_BLOCK * dim + column % KEY_BLOCK * interleave)
 
 
 @njit(inline="always")
-def _value(values, column, dim, size, together):
-    """The address of the first number of a value, of numbers that lie `together` apart."""
-    return values + size * (column // together * together * dim + column % together)
+def _value_at(values, column, dim, size, interleave):
+    """Return the address of the first number of a value. Its numbers are `interleave` apart."""
+    return values + size * (column // interleave * interleave * dim + column % interleave)
 
 
 @njit(inline="always")
-def _copy(given, apart, there, there_apart, count, size):
-    """Copy so many numbers of 2 or 4 bytes, which lie so many apart, to a place where they will."""
+def _copy_strided(source, source_stride, destination, destination_stride, count, size):
+    """Copy `count` numbers of 2 or 4 bytes between addresses with different strides."""
     for i in range(count):
         if size == 2:
-            bfloat16_at(there)[i * there_apart] = bfloat16_at(given)[i * apart]
+            bfloat16_at(destination)[i * destination_stride] = bfloat16_at(source)[i * source_stride]
         else:
-            int32_at(there)[i * there_apart] = int32_at(given)[i * apart]
+            int32_at(destination)[i * destination_stride] = int32_at(source)[i * source_stride]
 
 
 @njit(inline="always")
-def put(numbers, heads, keys, values, room, column, dim, rounded, spare):
-    """Store in a column keys and then values, float32 [2 heads, dim] at `numbers`; `spare` has room for `dim` numbers."""
-    size, together = 2 if rounded else 4, multiplied_together(dim, rounded)
+def store_kv(numbers, heads, keys, values, capacity, column, dim, rounded, buffer):
+    """Store keys and then values, float32 [2 heads, dim] at `numbers`, in a column of the cache.
+
+    `buffer` has space for `dim` numbers.
+    """
+    size, interleave = 2 if rounded else 4, kv_interleave(dim, rounded)
     for head in range(heads):
-        key = _key(keys + size * head * room * dim, column, dim, size, together)
-        value = _value(values + size * head * room * dim, column, dim, size, together)
-        store_numbers(numbers + 4 * head * dim, spare, dim, rounded)
-        _copy(spare, 1, key, KEYS, dim // together, size * together)
-        store_numbers(numbers + 4 * (heads + head) * dim, spare, dim, rounded)
-        _copy(spare, 1, value, together, dim, size)
+        key = _key_at(keys + size * head * capacity * dim, column, dim, size, interleave)
+        value = _value_at(values + size * head * capacity * dim, column, dim, size, interleave)
+        store_numbers(numbers + 4 * head * dim, buffer, dim, rounded)
+        _copy_strided(buffer, 1, key, KEY_BLOCK, dim // interleave, size * interleave)
+        store_numbers(numbers + 4 * (heads + head) * dim, buffer, dim, rounded)
+        _copy_strided(buffer, 1, value, interleave, dim, size)
 
 
 @kernel(9)
-def move(buffers, layers, heads, room, dim, rounded, start, columns, moved):
-    """In the keys and values [heads, room, dim] whose addresses [layers, 2] are at `buffers`, move `columns` [moved] to `start`,
-    `start + 1`, ..., one after the other: none lies before its new place."""
-    size, together = 2 if rounded else 4, multiplied_together(dim, rounded)
-    addresses, places = carray(integers_at(buffers), (layers, 2)), carray(integers_at(columns), moved)
+def move_columns(buffers, layers, heads, capacity, dim, rounded, start, columns, count):
+    """Move `columns` [count] of each layer to `start`, `start + 1`, ..., in this order.
+
+    `buffers` is the address of the addresses [layers, 2] of keys and values [heads, capacity, dim]. No column is before
+    its destination.
+    """
+    size, interleave = 2 if rounded else 4, kv_interleave(dim, rounded)
+    addresses, sources = carray(integers_at(buffers), (layers, 2)), carray(integers_at(columns), count)
     for layer in range(layers):
         for head in range(heads):
-            of_head = size * head * room * dim
-            keys, values = addresses[layer, 0] + of_head, addresses[layer, 1] + of_head
-            for i in range(moved):
-                column, there = places[i], start + i
-                key, value = _key(keys, column, dim, size, together), _value(values, column, dim, size, together)
-                to_key, to_value = _key(keys, there, dim, size, together), _value(values, there, dim, size, together)
-                _copy(key, KEYS, to_key, KEYS, dim // together, size * together)
-                _copy(value, together, to_value, together, dim, size)
+            head_offset = size * head * capacity * dim
+            keys, values = addresses[layer, 0] + head_offset, addresses[layer, 1] + head_offset
+            for i in range(count):
+                column, to = sources[i], start + i
+                key, value = (
+                    _key_at(keys, column, dim, size, interleave),
+                    _value_at(values, column, dim, size, interleave),
+                )
+                to_key, to_value = (
+                    _key_at(keys, to, dim, size, interleave),
+                    _value_at(values, to, dim, size, interleave),
+                )
+                _copy_strided(key, KEY_BLOCK, to_key, KEY_BLOCK, dim // interleave, size * interleave)
+                _copy_strided(value, interleave, to_value, interleave, dim, size)
 
 
-def in_order(keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Copies [heads, room, dim] of keys and values as one would write them down: token after token."""
-    *_, heads, room, dim = keys.shape
-    together = multiplied_together(dim, keys.dtype == torch.bfloat16)
-    keys = keys.reshape(heads, room // KEYS, dim // together, KEYS, together).transpose(2, 3)
-    values = values.reshape(heads, room // together, dim, together).transpose(2, 3)
-    return keys.reshape(heads, room, dim), values.reshape(heads, room, dim)
+def in_token_order(keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return copies [heads, capacity, dim] of keys and values in token order."""
+    *_, heads, capacity, dim = keys.shape
+    interleave = kv_interleave(dim, keys.dtype == torch.bfloat16)
+    keys = keys.reshape(heads, capacity // KEY_BLOCK, dim // interleave, KEY_BLOCK, interleave).transpose(2, 3)
+    values = values.reshape(heads, capacity // interleave, dim, interleave).transpose(2, 3)
+    return keys.reshape(heads, capacity, dim), values.reshape(heads, capacity, dim)
 
 
 @njit(inline="always")
-def _scores(queries, several, keys, scores, words, apart, stored):
-    """Put the products of queries [several, words] and keys [words, KEYS] at scores [several, KEYS], `apart` from row to row;
-    keys are in `stored` form."""
-    one = 0
-    while one < several:
-        rows, query, score = at_once(several - one), queries + 4 * one * words, scores + 4 * one * apart
+def _scores(queries, count, keys, scores, words, stride, storage):
+    """Write the products of queries [count, words] and keys [words, KEY_BLOCK] to scores [count, KEY_BLOCK].
+
+    `stride` is the distance of rows of scores. Keys are in the format `storage`.
+    """
+    first = 0
+    while first < count:
+        rows, query, score = tile_rows(count - first), queries + 4 * first * words, scores + 4 * first * stride
         for row in range(rows):
-            clear(score + 4 * row * apart, KEYS)
-        keys_block(stored, KEYS, rows, query, keys, score, words, words, KEYS, PANEL, apart, 0, 0, 0)
-        one += rows
+            clear(score + 4 * row * stride, KEY_BLOCK)
+        keys_block(storage, KEY_BLOCK, rows, query, keys, score, words, words, KEY_BLOCK, PANEL, stride, 0, 0, 0)
+        first += rows
 
 
 @njit(inline="always")
 def _softmax(score, weights, count, scaling, rounded, paired):
-    """Of scores [count] that are still to be scaled, in place or, as bfloat16, at `weights`, with a zero after them."""
+    """Scale the scores [count] and compute their softmax.
+
+    The result replaces the scores or, if `paired`, goes to `weights` as bfloat16, padded with a zero to pairs.
+    """
     scores, shorts = carray(floats_at(score), count), carray(bfloat16_at(weights), count + 1)
     for k in range(count):
-        scores[k] = rounding(rounding(scores[k], rounded) * scaling, rounded)
-    top, total = highest(scores), np.float32(0)
+        scores[k] = round_if(round_if(scores[k], rounded) * scaling, rounded)
+    top, total = maximum(scores), np.float32(0)
     for k in range(count):
         scores[k] = exp(scores[k] - top)
         total += scores[k]
     for k in range(count):
         if paired:
-            shorts[k] = bfloat16_of(scores[k] / total)
+            shorts[k] = to_bfloat16(scores[k] / total)
         else:
-            scores[k] = rounding(scores[k] / total, rounded)
+            scores[k] = round_if(scores[k] / total, rounded)
     if paired and count % 2:
         shorts[count] = 0
 
 
 @njit(inline="always")
-def _gather(values, size, dim, start, stop, first, places, there, paired):
-    """Put the values of a text's tokens from `start` to `stop` where they can be multiplied: the first so many lie in order, the
-    others in columns `places`. Of pairs the last may lie beside zeros."""
+def _gather(values, size, dim, start, stop, prefix, branch, destination, paired):
+    """Copy the values of a text's tokens from `start` to `stop` to contiguous memory.
+
+    The first `prefix` tokens are in columns of the same index, the others in the columns `branch`. If `paired`, the
+    last one may be paired with zeros.
+    """
     for k in range(start, stop, 2 if paired else 1):
-        column = k if k < first else places[k - first]
+        column = k if k < prefix else branch[k - prefix]
         if paired:
-            beside = column if k + 1 == stop else k + 1 if k + 1 < first else places[k + 1 - first]
-            ones = carray(int32_at(values + 4 * dim * (column // 2)), dim)
-            others = carray(int32_at(values + 4 * dim * (beside // 2)), dim)
-            low, high, none = 16 * (column % 2), 16 * (beside % 2), np.int32(0 if k + 1 == stop else -1)
-            words = carray(int32_at(there + 2 * dim * (k - start)), dim)
+            next_column = column if k + 1 == stop else k + 1 if k + 1 < prefix else branch[k + 1 - prefix]
+            words_a = carray(int32_at(values + 4 * dim * (column // 2)), dim)
+            words_b = carray(int32_at(values + 4 * dim * (next_column // 2)), dim)
+            shift_a, shift_b, mask = 16 * (column % 2), 16 * (next_column % 2), np.int32(0 if k + 1 == stop else -1)
+            out = carray(int32_at(destination + 2 * dim * (k - start)), dim)
             for j in range(dim):
-                words[j] = ones[j] >> low & 0xFFFF | (others[j] >> high & none) << 16
+                out[j] = words_a[j] >> shift_a & 0xFFFF | (words_b[j] >> shift_b & mask) << 16
         else:
-            _copy(values + size * dim * column, 1, there + size * dim * (k - start), 1, dim, size)
+            _copy_strided(values + size * dim * column, 1, destination + size * dim * (k - start), 1, dim, size)
 
 
 @njit(inline="always")
-def _add(several, weights, values, y, k, stride, dim, between, stored):
-    """y [several, dim] += weights [several, k] times values [k, dim] in `stored` form: rows of weights are `stride` apart, those
-    of y `between`; both are counted in words, as k is, of pairs."""
-    one = 0
-    while one < several:
-        rows, column, weight = at_once(several - one), 0, weights + 4 * one * stride
-        while column < dim:
-            at, place = values + (2 if stored == BFLOAT16 else 4) * column, y + 4 * (one * between + column)
-            width = BLOCK if dim - column >= BLOCK else NARROW
-            values_block(stored, width, rows, weight, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
-            column += width
-        one += rows
+def _accumulate(count, weights, values, y, k, stride, dim, y_stride, storage):
+    """Add weights [count, k] times values [k, dim] to y [count, dim]. Values are in the format `storage`.
 
-
-@kernel(17, 1, FREE)
-def attend(
-    qkv, stride, keys, values, room, dim, mixed, scratch, most, straight, branch, longest, counts, n, heads, kv, rounded,
-    scaling,
-):  # fmt: skip
-    """mixed [n, heads dim] = attention of rows whose rotated queries come first in the rows of qkv.
-
-    keys, values [kv, room, dim] as `put` stores them, with the rows' own; `room` is whole blocks of `KEYS`. A row sees the
-    first `straight` [n] columns of them, then the first `counts` [n] of its row in `branch` [n, longest], which come one
-    after the other; none sees any but the first `most`. The scratch is `scratch_floats` long.
+    Rows of weights are `stride` apart, rows of y `y_stride`. k and the strides count words, which are pairs for
+    `BF16_DOT`.
     """
-    size, width, share, apart = 2 if rounded else 4, heads * dim, heads // kv, whole(most, KEYS)
-    together = multiplied_together(dim, rounded)
-    paired, words = together == 2, dim // together
-    stored = BF16_DOT if paired else BFLOAT16 if rounded else FLOAT32
-    firsts, lengths = carray(integers_at(straight), n), carray(integers_at(counts), n)
-    places = carray(integers_at(branch), (n, longest))
+    first = 0
+    while first < count:
+        rows, column, weight = tile_rows(count - first), 0, weights + 4 * first * stride
+        while column < dim:
+            block, out = values + (2 if storage == BFLOAT16 else 4) * column, y + 4 * (first * y_stride + column)
+            width = BLOCK if dim - column >= BLOCK else NARROW
+            values_block(storage, width, rows, weight, block, out, k, stride, dim, PANEL, y_stride, *PREFETCH, 0)
+            column += width
+        first += rows
+
+
+@kernel(17, 1, REASSOCIATED)
+def attend(
+    qkv, stride, keys, values, capacity, dim, output, scratch, max_columns, prefix, branch, branch_stride, counts, n, heads,
+    kv, rounded, scaling,
+):  # fmt: skip
+    """Compute attention: output [n, heads dim] for rows of qkv that begin with the rotated queries.
+
+    keys, values [kv, capacity, dim] are as `store_kv` stores them and include those of the rows; `capacity` is a
+    multiple of `KEY_BLOCK`. A row attends to the first `prefix` [n] columns, then to the first `counts` [n] columns of
+    its row of `branch` [n, branch_stride], in ascending order. All of them are among the first `max_columns`. The
+    scratch has `scratch_floats` floats.
+    """
+    size, width, group, padded = 2 if rounded else 4, heads * dim, heads // kv, round_up(max_columns, KEY_BLOCK)
+    interleave = kv_interleave(dim, rounded)
+    paired, words = interleave == 2, dim // interleave
+    storage = BF16_DOT if paired else BFLOAT16 if rounded else FLOAT32
+    prefixes, branch_lengths = carray(integers_at(prefix), n), carray(integers_at(counts), n)
+    branches = carray(integers_at(branch), (n, branch_stride))
     i = 0
     while i < n:
-        rows, all_see, columns = min(n - i, ROW_GROUP), firsts[i], np.int64(0)
+        rows, shared_prefix, columns = min(n - i, ROW_GROUP), prefixes[i], np.int64(0)
         for row in range(i, i + rows):
-            last = places[row, lengths[row] - 1] if lengths[row] else firsts[row] - 1
-            all_see, columns = min(all_see, firsts[row]), max(columns, last + 1)
-        all_see -= all_see % together
-        several = rows * share  # rows of a head, those of the next, and so on
-        weights = scratch + 4 * several * apart
-        queries = weights + 2 * several * apart
-        answers = queries + 4 * several * dim
-        spare = answers + 4 * several * dim
-        summed, rows_apart = (weights, apart // 2) if paired else (scratch, apart)
-        for group in range(kv):
-            key, value = keys + size * group * room * dim, values + size * group * room * dim
-            for one in range(several):
-                head, row = group * share + one // rows, i + one % rows
-                store_numbers(qkv + 4 * (row * stride + head * dim), queries + 4 * one * words, dim, paired)
-            for start in range(0, columns, KEYS):
-                near, form = key + size * start * dim, stored
-                if stored == BFLOAT16 and several > ROWS:
-                    read_numbers(near, spare, KEYS * dim, rounded)
-                    near, form = spare, FLOAT32
-                _scores(queries, several, near, scratch + 4 * start, words, apart, form)
-            for one in range(several):
-                row, score = i + one % rows, scratch + 4 * one * apart
-                first, longer = firsts[row], lengths[row]
-                scores = carray(floats_at(score), apart)
-                for k in range(longer):
-                    scores[first + k] = scores[places[row, k]]
-                _softmax(score, weights + 2 * one * apart, first + longer, scaling, rounded, paired)
-            clear(answers, several * dim)
-            for start in range(0, all_see, VALUES):
-                count = min(VALUES, all_see - start) // together
-                near, weight = value + size * start * dim, summed + 4 * (start // together)
-                _add(several, weight, near, answers, count, rows_apart, dim, dim, stored)
+            last = branches[row, branch_lengths[row] - 1] if branch_lengths[row] else prefixes[row] - 1
+            shared_prefix, columns = min(shared_prefix, prefixes[row]), max(columns, last + 1)
+        shared_prefix -= shared_prefix % interleave
+        query_count = rows * group  # ordered by head, then by row
+        bf16_weights = scratch + 4 * query_count * padded
+        queries = bf16_weights + 2 * query_count * padded
+        sums = queries + 4 * query_count * dim
+        buffer = sums + 4 * query_count * dim
+        weights, weight_stride = (bf16_weights, padded // 2) if paired else (scratch, padded)
+        for kv_head in range(kv):
+            key, value = keys + size * kv_head * capacity * dim, values + size * kv_head * capacity * dim
+            for query in range(query_count):
+                head, row = kv_head * group + query // rows, i + query % rows
+                store_numbers(qkv + 4 * (row * stride + head * dim), queries + 4 * query * words, dim, paired)
+            for start in range(0, columns, KEY_BLOCK):
+                block, block_storage = key + size * start * dim, storage
+                if storage == BFLOAT16 and query_count > ROWS:
+                    read_numbers(block, buffer, KEY_BLOCK * dim, rounded)
+                    block, block_storage = buffer, FLOAT32
+                _scores(queries, query_count, block, scratch + 4 * start, words, padded, block_storage)
+            for query in range(query_count):
+                row, score = i + query % rows, scratch + 4 * query * padded
+                prefix_length, branch_length = prefixes[row], branch_lengths[row]
+                scores = carray(floats_at(score), padded)
+                for k in range(branch_length):
+                    scores[prefix_length + k] = scores[branches[row, k]]
+                _softmax(
+                    score, bf16_weights + 2 * query * padded, prefix_length + branch_length, scaling, rounded, paired
+                )
+            clear(sums, query_count * dim)
+            for start in range(0, shared_prefix, VALUE_BLOCK):
+                count = min(VALUE_BLOCK, shared_prefix - start) // interleave
+                block, weight = value + size * start * dim, weights + 4 * (start // interleave)
+                _accumulate(query_count, weight, block, sums, count, weight_stride, dim, dim, storage)
             for row in range(i, i + rows):
-                first, end, one = firsts[row], firsts[row] + lengths[row], row - i
-                weight, answer = summed + 4 * one * rows_apart, answers + 4 * one * dim
-                in_a_row = first - first % together
-                if in_a_row > all_see:
-                    count = (in_a_row - all_see) // together
-                    at, near = weight + 4 * (all_see // together), value + size * all_see * dim
-                    _add(share, at, near, answer, count, rows * rows_apart, dim, rows * dim, stored)
-                for start in range(in_a_row, end, VALUES):
-                    stop = min(start + VALUES, end)
-                    _gather(value, size, dim, start, stop, first, places[row], spare, paired)
-                    at, count = weight + 4 * (start // together), whole(stop - start, together) // together
-                    _add(share, at, spare, answer, count, rows * rows_apart, dim, rows * dim, stored)
-            for one in range(several):
-                answer = carray(floats_at(answers + 4 * one * dim), dim)
-                head, row = group * share + one // rows, i + one % rows
-                out = carray(floats_at(mixed + 4 * (row * width + head * dim)), dim)
+                prefix_length, end, query = prefixes[row], prefixes[row] + branch_lengths[row], row - i
+                weight, row_sums = weights + 4 * query * weight_stride, sums + 4 * query * dim
+                aligned = prefix_length - prefix_length % interleave
+                if aligned > shared_prefix:
+                    count = (aligned - shared_prefix) // interleave
+                    part, block = weight + 4 * (shared_prefix // interleave), value + size * shared_prefix * dim
+                    _accumulate(group, part, block, row_sums, count, rows * weight_stride, dim, rows * dim, storage)
+                for start in range(aligned, end, VALUE_BLOCK):
+                    stop = min(start + VALUE_BLOCK, end)
+                    _gather(value, size, dim, start, stop, prefix_length, branches[row], buffer, paired)
+                    part, count = (
+                        weight + 4 * (start // interleave),
+                        round_up(stop - start, interleave) // interleave,
+                    )
+                    _accumulate(
+                        group,
+                        part,
+                        buffer,
+                        row_sums,
+                        count,
+                        rows * weight_stride,
+                        dim,
+                        rows * dim,
+                        storage,
+                    )
+            for query in range(query_count):
+                row_sums = carray(floats_at(sums + 4 * query * dim), dim)
+                head, row = kv_head * group + query // rows, i + query % rows
+                out = carray(floats_at(output + 4 * (row * width + head * dim)), dim)
                 for j in range(dim):
-                    out[j] = rounding(answer[j], rounded)
+                    out[j] = round_if(row_sums[j], rounded)
         i += rows

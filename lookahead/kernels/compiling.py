@@ -1,10 +1,11 @@
-"""Compiling with numba, and keeping compiled code on disk.
+"""Compilation with numba, and a cache of compiled code on disk.
 
-numba compiles a function once for every type of its arguments, and a constant, or an address as numpy returns it, has a type of
-its own. So compiled code converts both with `np.int64` for calls of large functions: each function is compiled once.
+numba compiles a function once per combination of argument types. Constants, and addresses that numpy returns, have
+separate types. So callers convert both with `np.int64` before they call a large function, and each function is compiled
+once.
 
-Compiled code is kept in the user's cache folder, or where NUMBA_CACHE_DIR says. Only functions of this package are: nothing of
-numba is replaced or set for other code.
+Compiled code is stored in the user's cache folder, or in the folder NUMBA_CACHE_DIR. This affects only functions of
+this package: numba itself is not patched or configured.
 """
 
 import hashlib
@@ -23,29 +24,32 @@ from ..core import folders
 
 HERE = Path(__file__).parent
 INTEGER = types.int64  # a size, a flag or an address
-ORDERED = {"nnan", "ninf", "nsz", "contract"}  # no other order of adding
-FREE = ORDERED | {"reassoc", "arcp"}  # for sums over one row, whose order is the compiler's, once
+ORDERED = {"nnan", "ninf", "nsz", "contract"}  # the order of additions is kept
+REASSOCIATED = ORDERED | {"reassoc", "arcp"}  # for sums over one row: the compiler chooses the order at compilation
 
 
 @lru_cache(maxsize=1)
 def version() -> str:
-    """A name for the code of this package: numba compares a function's own file, but not what the function calls."""
+    """Return an identifier of the code of this package.
+
+    numba compares the file of a function, but not the functions that it calls.
+    """
     return digest(HERE)
 
 
 def digest(folder: Path) -> str:
-    """A hash of all sources in a folder."""
+    """Return a hash of all sources in a folder."""
     sources = sorted(folder.glob("*.py"))
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
 
 
-def places() -> Iterator[Path]:
-    """Where compiled code may be kept: the first folder that can be written."""
+def cache_folders() -> Iterator[Path]:
+    """Yield the folders that may store compiled code, in order of preference. The first that can be written is used."""
     if config.CACHE_DIR:
         yield Path(config.CACHE_DIR)
-    with suppress(RuntimeError):  # there is no home
+    with suppress(RuntimeError):  # there is no home folder
         yield folders.cache() / "kernels"
-    if hasattr(os, "getuid"):  # a user who can write there can run code as this user
+    if hasattr(os, "getuid"):  # a user who can write to a cache can run code as its owner
         with suppress(OSError):
             private = Path(tempfile.gettempdir()) / f"lookahead-kernels-{os.getuid()}"
             private.mkdir(mode=0o700, exist_ok=True)
@@ -54,12 +58,12 @@ def places() -> Iterator[Path]:
 
 
 class _Locator(UserWideCacheLocator):
-    """Where numba looks for the compiled code of a function of this package."""
+    """The location of the compiled code of a function of this package, for numba."""
 
     def __init__(self, py_func, py_file):
         super().__init__(py_func, py_file)
-        for place in places():
-            self._cache_path = str(place / version())
+        for folder in cache_folders():
+            self._cache_path = str(folder / version())
             with suppress(OSError):
                 self.ensure_cache_path()
                 break
@@ -70,51 +74,54 @@ class _Implementation(CompileResultCacheImpl):
 
 
 class KernelCache(FunctionCache):
-    """numba's cache of a function. A damaged file counts as none and is replaced; a full disk keeps nothing."""
+    """numba's cache of a function. A damaged file is ignored and replaced. If the disk is full, nothing is stored."""
 
     _impl_class = _Implementation
 
     def load_overload(self, sig, target_context):
-        """Return what was compiled for a signature, or None."""
+        """Return the compiled code for a signature, or None."""
         try:
             return super().load_overload(sig, target_context)
-        except Exception:  # pickle raises anything
+        except Exception:  # pickle may raise any exception
             with suppress(OSError):
                 self.flush()
             return None
 
     def save_overload(self, sig, data):
-        """Keep what was compiled for a signature, if it can be written."""
+        """Store the compiled code for a signature, if the folder can be written."""
         with suppress(OSError):
             super().save_overload(sig, data)
 
 
-def _keep(compiled, function: Callable) -> None:
-    """Have numba keep the code of a function on disk, unless no folder can be written."""
+def _cache_on_disk(compiled, function: Callable) -> None:
+    """Let numba store the code of a function on disk, unless no folder can be written."""
     with suppress(RuntimeError):
         compiled._cache = KernelCache(function)
 
 
 def kernel(integers: int, floats: int = 0, fastmath=ORDERED) -> Callable:
-    """A decorator for a function of so many integers and then floats. The first call compiles it; each returns the kernel."""
+    """Return a decorator for a function of `integers` integers and then `floats` floats.
+
+    The first call of the decorated function compiles the kernel. Each call returns it.
+    """
     arguments = (*[INTEGER] * integers, *[types.float32] * floats)
 
-    def make(function):
+    def decorate(function):
         @lru_cache(maxsize=1)
         def compiled():
             options = {"nopython": True, "fastmath": fastmath, "error_model": "numpy"}
             callback = CFunc(function, (arguments, types.void), {}, options)
-            _keep(callback, function)
+            _cache_on_disk(callback, function)
             callback.compile()
             return callback
 
         return compiled
 
-    return make
+    return decorate
 
 
 def compiled(function: Callable) -> Callable:
-    """A decorator for a function that is compiled for the types of its arguments, and leaves Python to other threads."""
+    """Compile a function for the types of its arguments. It releases the GIL."""
     dispatcher = njit(nogil=True, error_model="numpy")(function)
-    _keep(dispatcher, function)
+    _cache_on_disk(dispatcher, function)
     return dispatcher

@@ -1,23 +1,23 @@
-"""The steps of a Llama's pass beside products and attention: norms, sums, the gate and the rotation.
+"""The operations of a Llama's pass except products and attention: norms, sums, gates and rotary embeddings.
 
-Every number of a row is added up in a fixed order, independent of the number of rows and keys of a pass, so a row has the same
-bits in every pass, on any processor (`product` and `attend` too). Sums of a bfloat16 model are rounded wherever transformers' Llama
-rounds them.
+Each sum over a row has a fixed order, independent of the number of rows and keys of the pass. So a row has the same
+bits in every pass, on any processor (also in `product` and `attend`). The sums of a bfloat16 model are rounded at the
+same points as in transformers' Llama.
 
-A kernel takes addresses and sizes, is compiled once, and is called by address from compiled code (`whole_pass`) or through
-ctypes. The caller keeps the memory behind an address alive and large enough.
+A kernel's arguments are addresses and sizes. It is compiled once, and called by address from compiled code
+(`llama_pass`) or through ctypes. The caller keeps the memory at an address alive and large enough.
 """
 
 import numpy as np
 from numba import carray
 
-from .compiling import FREE, kernel
-from .vectors import exp, floats_at, read_numbers, rounding, store_numbers
+from .compiling import REASSOCIATED, kernel
+from .vectors import exp, floats_at, read_numbers, round_if, store_numbers
 
 
-@kernel(6, 1, FREE)
+@kernel(6, 1, REASSOCIATED)
 def norm(x, weight, y, n, width, rounded, eps):
-    """y [n, width] = x over the root of its mean square, times the weight."""
+    """Compute y [n, width] = x divided by its root mean square, times the weight."""
     weights = carray(floats_at(weight), width)
     for i in range(n):
         row, out = carray(floats_at(x + 4 * i * width), width), carray(floats_at(y + 4 * i * width), width)
@@ -26,33 +26,33 @@ def norm(x, weight, y, n, width, rounded, eps):
             total += row[j] * row[j]
         scale = np.float32(1) / np.sqrt(total / np.float32(width) + eps)
         for j in range(width):
-            out[j] = rounding(rounding(row[j] * scale, rounded) * weights[j], rounded)
+            out[j] = round_if(round_if(row[j] * scale, rounded) * weights[j], rounded)
 
 
 @kernel(6)
 def add(x, y, n, width, stride, rounded):
-    """x [n, width] += y, whose rows are `stride` apart."""
+    """Add y to x [n, width]. The rows of y are `stride` apart."""
     for i in range(n):
-        row, more = carray(floats_at(x + 4 * i * width), width), carray(floats_at(y + 4 * i * stride), width)
+        row, addend = carray(floats_at(x + 4 * i * width), width), carray(floats_at(y + 4 * i * stride), width)
         for j in range(width):
-            row[j] = rounding(row[j] + more[j], rounded)
+            row[j] = round_if(row[j] + addend[j], rounded)
 
 
 @kernel(6)
-def gate(both, y, n, width, stride, rounded):
-    """y [n, width] = silu(gate) times up, of rows `stride` apart that hold the gate first."""
+def gate(gate_up, y, n, width, stride, rounded):
+    """Compute y [n, width] = silu(gate) times up. The rows of `gate_up` are `stride` apart, gate first."""
     for i in range(n):
-        gates = carray(floats_at(both + 4 * i * stride), width)
-        ups = carray(floats_at(both + 4 * (i * stride + width)), width)
+        gates = carray(floats_at(gate_up + 4 * i * stride), width)
+        ups = carray(floats_at(gate_up + 4 * (i * stride + width)), width)
         out = carray(floats_at(y + 4 * i * width), width)
         for j in range(width):
             gate = gates[j]
-            out[j] = rounding(rounding(gate / (np.float32(1) + exp(-gate)), rounded) * ups[j], rounded)
+            out[j] = round_if(round_if(gate / (np.float32(1) + exp(-gate)), rounded) * ups[j], rounded)
 
 
 @kernel(8)
 def apply_rope(qkv, cos, sin, n, heads, half, stride, rounded):
-    """Rotate the first so many heads of every row by its position: cos, sin [n, 2 half]."""
+    """Rotate the first `heads` heads of each row by its position: cos, sin [n, 2 half]."""
     for i in range(n):
         c, s = carray(floats_at(cos + 8 * i * half), 2 * half), carray(floats_at(sin + 8 * i * half), 2 * half)
         for head in range(heads):
@@ -60,8 +60,8 @@ def apply_rope(qkv, cos, sin, n, heads, half, stride, rounded):
             first, second = carray(floats_at(start), half), carray(floats_at(start + 4 * half), half)
             for j in range(half):
                 a, b = first[j], second[j]
-                first[j] = rounding(rounding(a * c[j], rounded) + rounding(b * s[j], rounded), rounded)
-                second[j] = rounding(rounding(b * c[half + j], rounded) + rounding(a * s[half + j], rounded), rounded)
+                first[j] = round_if(round_if(a * c[j], rounded) + round_if(b * s[j], rounded), rounded)
+                second[j] = round_if(round_if(b * c[half + j], rounded) + round_if(a * s[half + j], rounded), rounded)
 
 
 read, store = kernel(4)(read_numbers.py_func), kernel(4)(store_numbers.py_func)

@@ -1,7 +1,7 @@
-"""Passes of heads in compiled calls (`block_pass`, `eagle_pass`), with weights in eight bits: on a processor,
-beside a target whose passes are compiled too.
+"""Passes of trained heads in compiled calls (`block_pass`, `eagle_pass`), with 8-bit weights.
 
-What a head drafts is verified, so its numbers may be rounded otherwise than its network's.
+They run on a CPU, with a target whose passes are compiled too. The target verifies the drafts, so a head's results may
+be rounded differently from those of its network.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from ..model.heads.eagle import EagleNetwork
 from ..model.heads.layers import Layer
 from ..model.heads.shape import BLOCK, EAGLE, MEDUSA, NONE
 from ..model.heads.slots import BlockNetwork, MedusaNetwork
-from . import block_pass, eagle_pass, whole_pass
+from . import block_pass, eagle_pass, llama_pass
 from .cache import CompiledCache
-from .chain import Request
+from .chain import CompiledRequest
 from .product import Product, addresses
 from .records import Caches, Columns, PackedWeights, Rows, Sizes
 from .rotary import SPARE_POSITIONS, RotaryTables
 from .vectors import BLOCK as OUTPUTS
-from .vectors import fits, whole
+from .vectors import round_up, supports
 
 if TYPE_CHECKING:
     from .llama import Llama
 
 
 def passes(network: nn.Module, target: Llama) -> CompiledBlock | CompiledEagle | CompiledMedusa | None:
-    """The compiled passes of a head of this target; None if they are not compiled."""
+    """Return the compiled passes of a head of this target; None if they are not compiled."""
     shape = network.shape
-    simple = fits(shape) and not shape.biased and (shape.window == 0 or shape.window >= target.shape.context_length)
-    usual = shape.fed_norm == NONE and not shape.output_normed and shape.layers == 1
-    compiled, compiles = {
+    simple = supports(shape) and not shape.biased and (shape.window == 0 or shape.window >= target.shape.context_length)
+    plain_eagle = shape.fed_norm == NONE and not shape.output_normed and shape.layers == 1
+    compiled_class, supported = {
         MEDUSA: (CompiledMedusa, shape.layers == 1 and not shape.draft_vocab),
-        EAGLE: (CompiledEagle, simple and usual),
+        EAGLE: (CompiledEagle, simple and plain_eagle),
         BLOCK: (CompiledBlock, simple),
     }[shape.kind]
-    return compiled(network, target) if compiles and shape.hidden == target.shape.hidden else None
+    return compiled_class(network, target) if supported and shape.hidden == target.shape.hidden else None
 
 
-class _Tables:
-    """What compiled passes take of a network's layers."""
+class _PackedNetwork:
+    """The weights and sizes of a network's layers, for compiled passes."""
 
     def __init__(self, network: BlockNetwork | EagleNetwork, target: Llama, norms: Sequence[nn.Module], fc: nn.Linear):
         shape = network.shape
@@ -54,34 +54,34 @@ class _Tables:
             [Product(weight.to(self.dtype), int8=True) for weight in _weights(layer)] for layer in network.layers
         ]
         head = Product(network.head.to(self.dtype), int8=True) if shape.draft_vocab else target.drafting_head
-        last = [Product(fc.weight.to(self.dtype), int8=True), head]
-        self._last = last
+        other_products = [Product(fc.weight.to(self.dtype), int8=True), head]
+        self._last = other_products
         attentions = [layer.self_attn for layer in network.layers] if shape.head_norms else []
         head_norms = [norm for attention in attentions for norm in (attention.q_norm, attention.k_norm)]
         self.weights = PackedWeights(
             target.weights.embed.data_ptr(),
-            self._stacked(norms, shape.hidden),
-            self._stacked(head_norms, shape.head_dim).reshape(shape.layers, -1, shape.head_dim),
-            *addresses([*self._products, [*last, *last]]),
+            self._stack_norms(norms, shape.hidden),
+            self._stack_norms(head_norms, shape.head_dim).reshape(shape.layers, -1, shape.head_dim),
+            *addresses([*self._products, [*other_products, *other_products]]),
         )
-        widest = max(shape.fed, shape.inner, 2 * shape.hidden, shape.heads * shape.head_dim)
-        self.sizes = Sizes.of(shape, shape.inner, shape.known, widest, self.dtype, shape.eps)
-        most = target.shape.context_length + SPARE_POSITIONS + shape.rows
-        self.rotary = RotaryTables(network.rotary.inv_freq, self.dtype, most)
-        self.kernels = whole_pass.addresses(last[0].stored)
+        max_inputs = max(shape.fed, shape.inner, 2 * shape.hidden, shape.heads * shape.head_dim)
+        self.sizes = Sizes.from_shape(shape, shape.inner, shape.known, max_inputs, self.dtype, shape.eps)
+        max_positions = target.shape.context_length + SPARE_POSITIONS + shape.rows
+        self.rotary = RotaryTables(network.rotary.inv_freq, self.dtype, max_positions)
+        self.kernels = llama_pass.addresses(other_products[0].storage)
 
-    def _stacked(self, norms: Sequence[nn.Module], width: int) -> np.ndarray:
-        """The weights of norms [norms, width], rounded as the target's numbers are."""
+    def _stack_norms(self, norms: Sequence[nn.Module], width: int) -> np.ndarray:
+        """Return the weights of norms [norms, width], rounded to the target's number format."""
         return np.array([norm.weight.to(self.dtype).float().numpy() for norm in norms], np.float32).reshape(-1, width)
 
-    def room(self, cache: CompiledCache, rows: int, ends: int = 1) -> Caches:
-        """The cache with room for so many further rows, the first `ends` of which a pass computes."""
+    def reserve(self, cache: CompiledCache, rows: int, ends: int = 1) -> Caches:
+        """Return the caches for a pass that computes `ends` rows, with `rows` further columns."""
         shape = self.shape
-        addresses = cache.make_room(rows, shape.kv_heads, shape.head_dim, self.dtype)[None]
+        addresses = cache.reserve(rows, shape.kv_heads, shape.head_dim, self.dtype)[None]
         return Caches(addresses, np.array([cache.room]), np.array([ends]))
 
     def new_cache(self) -> CompiledCache:
-        """An empty cache."""
+        """Return an empty cache."""
         return CompiledCache(len(self._products))
 
 
@@ -92,41 +92,43 @@ def _weights(layer: Layer) -> list[torch.Tensor]:
 
 
 class _CompiledSlots:
-    """Drafting from the slots of a pass, whose Markov and confidence heads are in `_markov`."""
+    """Drafting from the slots of a pass. `_markov` has the Markov and confidence heads."""
 
-    def slot(self, hidden: torch.Tensor, logits: torch.Tensor, before: int) -> tuple[torch.Tensor, float | None]:
+    def slot(self, hidden: torch.Tensor, logits: torch.Tensor, previous: int) -> tuple[torch.Tensor, float | None]:
         """See `model.heads.slots`."""
         out = torch.empty(1, len(logits))
-        chance, _ = block_pass.slot(self._markov, hidden.numpy(), logits.numpy(), before, out.numpy())
-        return out, chance if self.shape.confident else None
+        confidence, _ = block_pass.slot(self._markov, hidden.numpy(), logits.numpy(), previous, out.numpy())
+        return out, confidence if self.shape.confident else None
 
     def chain(
-        self, hidden: torch.Tensor, logits: torch.Tensor, first: int, before: int, request: DraftRequest
+        self, hidden: torch.Tensor, logits: torch.Tensor, first: int, previous: int, request: DraftRequest
     ) -> tuple[list[int], list[float]]:
-        """Tokens of the slots from `first` on after the token `before`, and their confidences."""
+        """Return the tokens of the slots from `first` on, after the token `previous`, and their confidences."""
         tokens, confidences = block_pass.chain(
-            self._markov, hidden.numpy(), logits.numpy(), first, before, Request.of(request)
+            self._markov, hidden.numpy(), logits.numpy(), first, previous, CompiledRequest.from_request(request)
         )
         return tokens.tolist(), confidences.tolist()
 
-    def tree(self, logits: torch.Tensor, before: int, request: DraftRequest, branches: int, rows: int) -> DraftTree:
-        """A tree of the slots' likeliest tokens after a token; confidences are shares of the softmax."""
-        *grown, _ = block_pass.tree(self._markov, logits.numpy(), before, branches, rows, Request.of(request))
-        return DraftTree(*(part.tolist() for part in grown))
+    def tree(self, logits: torch.Tensor, previous: int, request: DraftRequest, branches: int, rows: int) -> DraftTree:
+        """Return a tree of the slots' most probable tokens after a token. Confidences are softmax probabilities."""
+        *arrays, _ = block_pass.tree(
+            self._markov, logits.numpy(), previous, branches, rows, CompiledRequest.from_request(request)
+        )
+        return DraftTree(*(array.tolist() for array in arrays))
 
     def bias(self, tokens: Sequence[int]) -> torch.Tensor | float:
         """See `model.heads.slots`."""
         return self._bias(torch.from_numpy(self._markov.table[list(tokens)])) if self.shape.rank else 0.0
 
 
-class CompiledBlock(_CompiledSlots, _Tables):
-    """A block head's passes; see `model.heads.slots.BlockNetwork`."""
+class CompiledBlock(_CompiledSlots, _PackedNetwork):
+    """The passes of a block head; see `model.heads.slots.BlockNetwork`."""
 
     @torch.inference_mode()
     def __init__(self, network: BlockNetwork, target: Llama):
         self.shape = network.shape
-        around = [norm for layer in network.layers for norm in (layer.input_layernorm, layer.post_attention_layernorm)]
-        super().__init__(network, target, [network.hidden_norm, *around, network.norm], network.fc)
+        norms = [norm for layer in network.layers for norm in (layer.input_layernorm, layer.post_attention_layernorm)]
+        super().__init__(network, target, [network.hidden_norm, *norms, network.norm], network.fc)
         self._ids = np.full(self.shape.rows, self.shape.mask)
         table, bias = np.zeros((self.shape.vocab, 0), np.float32), (0, 0)
         if network.markov_head:
@@ -143,14 +145,14 @@ class CompiledBlock(_CompiledSlots, _Tables):
 
     def draft(self, states, anchor, start, cache):
         shape, n = self.shape, len(states)
-        both = n + shape.rows
+        total = n + shape.rows
         cache.rewind(start)
-        cache.lay_out(start + both)
-        caches = self.room(cache, both, shape.rows)
+        cache.lay_out(start + total)
+        caches = self.reserve(cache, total, shape.rows)
         ids = self._ids.copy()  # several texts may draft at the same time
         ids[0] = anchor
-        rows = Rows(ids, *(table[start : start + both] for table in self.rotary.up_to(start + both)))
-        hidden, logits = torch.empty(shape.rows, shape.hidden), torch.empty(shape.rows, whole(shape.known, OUTPUTS))
+        rows = Rows(ids, *(table[start : start + total] for table in self.rotary.up_to(start + total)))
+        hidden, logits = torch.empty(shape.rows, shape.hidden), torch.empty(shape.rows, round_up(shape.known, OUTPUTS))
         states = states.contiguous()
         block_pass.forward(
             self.kernels, self.sizes, self.weights, caches, rows, start, int(shape.causal), states.data_ptr(), shape.fed,
@@ -160,8 +162,8 @@ class CompiledBlock(_CompiledSlots, _Tables):
         return hidden[first:], logits[first:]
 
 
-class CompiledEagle(_Tables):
-    """An EAGLE head's passes; see `model.heads.eagle.EagleNetwork`."""
+class CompiledEagle(_PackedNetwork):
+    """The passes of an EAGLE head; see `model.heads.eagle.EagleNetwork`."""
 
     @torch.inference_mode()
     def __init__(self, network: EagleNetwork, target: Llama):
@@ -172,22 +174,25 @@ class CompiledEagle(_Tables):
     def read(self, states, ids, start, cache):
         n = len(ids)
         cache.rewind(start)
-        columns, places = Columns.of(range(-1, n - 1), start), slice(start, start + n)
-        features, logits = self._pass(states.contiguous(), self.shape.fed, ids, columns, places, n - 1, cache)
+        columns, positions = Columns.from_parents(range(-1, n - 1), start), slice(start, start + n)
+        features, logits = self._pass(states.contiguous(), self.shape.fed, ids, columns, positions, n - 1, cache)
         return features[-1:], logits
 
     def draft(self, ids, parents, features, first, start, cache):
         cache.rewind(start + first)
-        columns = Columns.of(parents, start, first)
+        columns = Columns.from_parents(parents, start, first)
         return self._pass(features.contiguous(), 0, ids[first:], columns, columns.positions, 0, cache)
 
     def chain(
         self, feature: torch.Tensor, logits: torch.Tensor, start: int, cache: CompiledCache, request: DraftRequest
     ) -> tuple[list[int], list[float], torch.Tensor]:
-        """Draft after a text of `start` tokens whose last has this feature [1, hidden] and these logits [known]: tokens, how
-        sure of each, and features [rows, hidden] of all but the last."""
+        """Draft after a text of `start` tokens.
+
+        `feature` [1, hidden] and `logits` are those of its last token. Returns tokens, their confidences, and the
+        features [rows, hidden] of all but the last.
+        """
         tokens, confidences, features, _ = eagle_pass.chain(
-            *self._arguments(feature, logits, start, cache, request.most), Request.of(request)
+            *self._arguments(feature, logits, start, cache, request.most), CompiledRequest.from_request(request)
         )
         return tokens.tolist(), confidences.tolist(), torch.from_numpy(features)
 
@@ -195,59 +200,59 @@ class CompiledEagle(_Tables):
         self, feature: torch.Tensor, logits: torch.Tensor, start: int, cache: CompiledCache, request: DraftRequest, branches: int,
         rows: int,
     ) -> DraftTree:  # fmt: skip
-        """A tree after the same text: tokens, parents, and the share of each of its softmax."""
-        *grown, _ = eagle_pass.tree(
-            *self._arguments(feature, logits, start, cache, rows), branches, rows, Request.of(request)
+        """Draft a tree after the same text. Confidences are softmax probabilities."""
+        *arrays, _ = eagle_pass.tree(
+            *self._arguments(feature, logits, start, cache, rows), branches, rows, CompiledRequest.from_request(request)
         )
-        return DraftTree(*(part.tolist() for part in grown))
+        return DraftTree(*(array.tolist() for array in arrays))
 
     def _arguments(self, feature, logits, start, cache, drafted) -> tuple:
-        """Return the arguments with which `eagle_pass` drafts `drafted` tokens after a text of `start` tokens."""
+        """Return the arguments of `eagle_pass` to draft `drafted` tokens after a text of `start` tokens."""
         cache.rewind(start)
         cache.lay_out(start + drafted)
-        caches, rotations = self.room(cache, drafted), self.rotary.up_to(start + drafted)
+        caches, rotations = self.reserve(cache, drafted), self.rotary.up_to(start + drafted)
         normed = int(self.shape.residual_normed)
         return (
             self.kernels, self.sizes, self.weights, caches, feature.numpy(), logits.numpy(), start, rotations, normed
         )  # fmt: skip
 
-    def _pass(self, given, fed, ids, columns, places, first, cache):
+    def _pass(self, inputs, state_width, ids, columns, positions, first, cache):
         shape, n = self.shape, len(ids)
         cache.lay_out(int(columns.new[-1]) + 1)
-        caches = self.room(cache, n, n)
-        end = places.stop if isinstance(places, slice) else int(places.max()) + 1
-        rows = Rows(np.array(ids), *(table[places] for table in self.rotary.up_to(end)))
-        features, logits = torch.empty(n, shape.hidden), torch.empty(n - first, whole(shape.known, OUTPUTS))
+        caches = self.reserve(cache, n, n)
+        stop = positions.stop if isinstance(positions, slice) else int(positions.max()) + 1
+        rows = Rows(np.array(ids), *(table[positions] for table in self.rotary.up_to(stop)))
+        features, logits = torch.empty(n, shape.hidden), torch.empty(n - first, round_up(shape.known, OUTPUTS))
         eagle_pass.forward(
-            self.kernels, self.sizes, self.weights, caches, rows, columns, given.data_ptr(), fed, int(shape.residual_normed),
-            features.data_ptr(), first, logits.data_ptr(),
+            self.kernels, self.sizes, self.weights, caches, rows, columns, inputs.data_ptr(), state_width,
+            int(shape.residual_normed), features.data_ptr(), first, logits.data_ptr(),
         )  # fmt: skip
         return features, logits[:, : shape.known]
 
 
 class CompiledMedusa(_CompiledSlots):
-    """Medusa heads' passes; see `model.heads.slots.MedusaNetwork`."""
+    """The passes of Medusa heads; see `model.heads.slots.MedusaNetwork`."""
 
     @torch.inference_mode()
     def __init__(self, network: MedusaNetwork, target: Llama):
         self.shape = shape = network.shape
-        self._sizes = Sizes.of(shape, shape.inner, shape.known, shape.hidden, target.dtype, shape.eps)
+        self._sizes = Sizes.from_shape(shape, shape.inner, shape.known, shape.hidden, target.dtype, shape.eps)
         layers = [block.layers[0] for block in network.blocks]
         joined = torch.cat([layer.weight for layer in layers]).to(target.dtype)
         self._products = [Product(joined, int8=True), target.drafting_head]
-        self._addresses = [of_all[0] for of_all in addresses([self._products])]
+        self._addresses = [pointers[0] for pointers in addresses([self._products])]
         self._biases = np.zeros((shape.slots, shape.hidden), np.float32)
         if shape.biased:
             self._biases = torch.stack([layer.bias.float() for layer in layers]).numpy().copy()
-        self._kernels = whole_pass.addresses(self._products[0].stored)
-        self._hidden = torch.zeros(shape.slots, 0)  # logits alone decide
+        self._kernels = llama_pass.addresses(self._products[0].storage)
+        self._hidden = torch.zeros(shape.slots, 0)  # drafting needs only logits
         table, proj = np.zeros((shape.vocab, 0), np.float32), np.zeros(0, np.float32)
         self._markov = block_pass.Markov(
             self._kernels.multiply, table, 0, 0, proj, np.float32(0), 0, self._sizes.rounded
         )
 
     def draft(self, states):
-        state, logits = states.contiguous(), torch.empty(self.shape.slots, whole(self.shape.known, OUTPUTS))
+        state, logits = states.contiguous(), torch.empty(self.shape.slots, round_up(self.shape.known, OUTPUTS))
         block_pass.medusa(
             self._kernels, self._sizes, state.data_ptr(), *self._addresses, self._biases, logits.data_ptr()
         )

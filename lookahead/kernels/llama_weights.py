@@ -1,7 +1,7 @@
-"""A plain Llama's weights: read from a folder without the seconds that importing transformers takes, and as passes take them.
+"""A plain Llama's weights in the layout of passes, and reading them from a folder without importing transformers.
 
-q, k and v are one product, gate and up another. Reading takes a plain Llama (`model.llama_config`) with weights in safetensors;
-`model.loading` reads everything else.
+That import takes seconds. q, k and v are one product, gate and up another. `read` supports plain Llamas
+(`model.llama_config`) with weights in safetensors; `model.loading` reads all other models.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from safetensors.torch import load_file
 from ..model.llama_config import plain, tensor_sizes
 from ..model.shape import Shape
 from ..model.small_files import check, weight_files
-from .vectors import fits
+from .vectors import supports
 
-IDLE_TENSOR = "rotary_emb.inv_freq"  # in old files; computed from the configuration instead
+IGNORED_TENSOR = "rotary_emb.inv_freq"  # in old files; computed from the configuration
 
 
 class Layer(NamedTuple):
@@ -34,7 +34,7 @@ class Layer(NamedTuple):
 
     @property
     def products(self) -> tuple[torch.Tensor, ...]:
-        """In the order of a pass."""
+        """The products in the order of a pass."""
         return self.qkv, self.out, self.gate_up, self.down
 
 
@@ -47,7 +47,10 @@ NAMES = Layer(
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """The weights of a model. `head` may be the embedding. `inv_freq` [head_dim / 2] and `attention_factor` are the rotation's."""
+    """The weights of a model. `head` may be the embedding.
+
+    `inv_freq` [head_dim / 2] and `attention_factor` belong to the rotary embedding.
+    """
 
     embed: torch.Tensor
     layers: Sequence[Layer]
@@ -58,17 +61,17 @@ class Weights:
     attention_factor: float = 1.0
 
     @classmethod
-    def of(cls, tensors: Mapping[str, torch.Tensor], layers: int, *rest) -> Weights:
-        """The weights of so many layers by their usual names, and the `rest` of the fields."""
-        joined = [
-            Layer(*(_joined([tensors[f"model.layers.{i}.{name}.weight"] for name in names]) for names in NAMES))
+    def from_tensors(cls, tensors: Mapping[str, torch.Tensor], layers: int, *fields) -> Weights:
+        """Build the weights of `layers` layers from tensors by their usual names, with the other `fields`."""
+        layers_joined = [
+            Layer(*(_join([tensors[f"model.layers.{i}.{name}.weight"] for name in names]) for names in NAMES))
             for i in range(layers)
         ]
         embed = tensors["model.embed_tokens.weight"]
-        return cls(embed, joined, tensors["model.norm.weight"], tensors.get("lm_head.weight", embed), *rest)
+        return cls(embed, layers_joined, tensors["model.norm.weight"], tensors.get("lm_head.weight", embed), *fields)
 
     def named(self, shape: Shape) -> dict[str, torch.Tensor]:
-        """Views of all tensors by their usual names."""
+        """Return views of all tensors by their usual names."""
         tensors = {
             "model.embed_tokens.weight": self.embed, "lm_head.weight": self.head, "model.norm.weight": self.norm
         }  # fmt: skip
@@ -81,43 +84,43 @@ class Weights:
 
     @property
     def norms(self) -> list[torch.Tensor]:
-        """In the order of a pass."""
+        """The norms in the order of a pass."""
         return [*(norm for layer in self.layers for norm in (layer.norm1, layer.norm2)), self.norm]
 
     def parameters(self) -> list[torch.Tensor]:
-        """Every tensor once."""
+        """Return every tensor once."""
         tensors = [self.embed, *(tensor for layer in self.layers for tensor in layer), self.norm]
         return tensors if self.head is self.embed else [*tensors, self.head]
 
     def to(self, dtype: torch.dtype) -> Weights:
-        """In another number format; the rotation's table stays float32."""
+        """Convert to another number format. The table of the rotary embedding stays float32."""
         layers = [Layer(*(tensor.to(dtype) for tensor in layer)) for layer in self.layers]
         embed = self.embed.to(dtype)
         head = embed if self.head is self.embed else self.head.to(dtype)
         return replace(self, embed=embed, layers=layers, norm=self.norm.to(dtype), head=head)
 
 
-def _joined(parts: Sequence[torch.Tensor]) -> torch.Tensor:
-    """One weight for several; a view if they lie one after the other already, in a model that shares them."""
+def _join(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Concatenate weights. The result is a view if they are already contiguous, in a model that shares them."""
     if len(parts) == 1:
         return parts[0]
     ends = [part.data_ptr() + part.nbytes for part in parts]
-    one = len({part.untyped_storage().data_ptr() for part in parts}) == 1
-    if one and ends[:-1] == [part.data_ptr() for part in parts[1:]]:
+    same_storage = len({part.untyped_storage().data_ptr() for part in parts}) == 1
+    if same_storage and ends[:-1] == [part.data_ptr() for part in parts[1:]]:
         return parts[0].as_strided((sum(map(len, parts)), parts[0].shape[1]), (parts[0].shape[1], 1))
     return torch.cat(parts)
 
 
 def compiles(folder: str | Path) -> bool:
-    """Whether `read` takes the model in a folder."""
+    """Return whether `read` supports the model in a folder."""
     config = plain(folder)
-    return config is not None and fits(Shape.of(config.get))
+    return config is not None and supports(Shape.of(config.get))
 
 
 def read(folder: str, dtype: torch.dtype) -> tuple[Shape, Weights] | None:
-    """The shape and the weights of the plain Llama in a folder, in a number format; None if there is none that is whole.
+    """Return the shape and the weights of the plain Llama in a folder, in a number format.
 
-    Raises `ModelError` if one of its small files is damaged.
+    Returns None for other or incomplete models. Raises `ModelError` if one of its small files is damaged.
     """
     check(folder)
     if not compiles(folder):
@@ -125,14 +128,14 @@ def read(folder: str, dtype: torch.dtype) -> tuple[Shape, Weights] | None:
     config = plain(folder)
     shape, sizes, tensors = Shape.of(config.get), tensor_sizes(config), {}
     try:
-        for part in weight_files(folder):  # copies: the files may be written over later
+        for part in weight_files(folder):  # copies, because the files may be overwritten later
             tensors |= {name: tensor.to(dtype, copy=True) for name, tensor in load_file(Path(folder, part)).items()}
-        # Missing, misshapen or further tensors are left to transformers, which has words for them. It also keeps an output
-        # head in the file of a model whose configuration ties it to the embedding.
-        named = {name: tensor.shape for name, tensor in tensors.items() if not name.endswith(IDLE_TENSOR)}
+        # If tensors are missing, misshapen or unexpected, transformers loads the model and reports them. It also loads a
+        # separate output head if the configuration ties it to the embedding.
+        named = {name: tensor.shape for name, tensor in tensors.items() if not name.endswith(IGNORED_TENSOR)}
         if named != sizes:
             return None
     except (OSError, ValueError, KeyError, RuntimeError):
         return None
     inv_freq = 1.0 / (config["rope_theta"] ** (torch.arange(0, shape.head_dim, 2, dtype=torch.float) / shape.head_dim))
-    return shape, Weights.of(tensors, shape.layers, config.get("rms_norm_eps", 1e-6), inv_freq)
+    return shape, Weights.from_tensors(tensors, shape.layers, config.get("rms_norm_eps", 1e-6), inv_freq)

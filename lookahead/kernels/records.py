@@ -1,7 +1,7 @@
-"""What compiled passes take.
+"""Arguments of compiled passes.
 
-Compiled code reads a named tuple as a structure. None is inside another at a call from Python: numba would take ten times as long
-to find the types. An address is an integer; the caller keeps the memory alive.
+Compiled code reads a named tuple as a structure. At a call from Python no tuple contains another one, because numba
+would take ten times as long to determine their types. An address is an integer; the caller keeps the memory alive.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ class Kernels(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """The sizes of a model: `known` are the tokens with logits, `widest` the most inputs of a product. Numbers are stored as
-    bfloat16 if they are `rounded`, else as float32; `scaling` is that of attention's scores."""
+    """The sizes of a model.
+
+    `output_vocab` is the number of tokens with logits, `max_inputs` the largest input width of a product. Numbers are
+    stored as bfloat16 if `rounded`, else as float32. `scaling` is the factor of attention scores.
+    """
 
     hidden: int
     heads: int
@@ -40,25 +43,30 @@ class Sizes(NamedTuple):
     head_dim: int
     inner: int
     vocab: int
-    known: int
-    widest: int
+    output_vocab: int
+    max_inputs: int
     rounded: int
     eps: np.float32
     scaling: np.float32
 
     @classmethod
-    def of(cls, shape: Shape | HeadShape, inner: int, known: int, widest: int, dtype: torch.dtype, eps: float) -> Sizes:
-        """Those of a model's or a head's shape."""
+    def from_shape(
+        cls, shape: Shape | HeadShape, inner: int, output_vocab: int, max_inputs: int, dtype: torch.dtype, eps: float
+    ) -> Sizes:
+        """Return the sizes of a model or a head of this shape."""
         return cls(
-            shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, inner, shape.vocab, known, widest,
+            shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, inner, shape.vocab, output_vocab, max_inputs,
             int(dtype == torch.bfloat16), np.float32(eps), np.float32(shape.head_dim**-0.5),
         )  # fmt: skip
 
 
 class PackedWeights(NamedTuple):
-    """The weights of a model: the address of the embedding [vocab, hidden], `norms` [norms, hidden], `head_norms`
-    [layers, 2, head_dim] of queries and keys (or [layers, 0, head_dim]), and the addresses of `blocks` and `scales`
-    [layers + 1, 4] of products. Those of a layer are qkv, out, gate and up, down. In the last row are those beside the layers."""
+    """The weights of a model.
+
+    `embed` is the address of the embedding [vocab, hidden]. `norms` [norms, hidden]; `head_norms` [layers, 2, head_dim]
+    of queries and keys, or [layers, 0, head_dim]. `blocks` and `scales` [layers + 1, 4] are addresses of products: per
+    layer qkv, out, gate and up, down. The last row has the products outside the layers.
+    """
 
     embed: int
     norms: np.ndarray
@@ -68,17 +76,22 @@ class PackedWeights(NamedTuple):
 
 
 class Caches(NamedTuple):
-    """The caches of the texts of a pass: `addresses` [texts, layers, 2] of keys and values [kv_heads, room, head_dim], and the
-    `rooms` [texts]. The rows of a text end before `ends` [texts]."""
+    """The caches of the texts of a pass.
+
+    `addresses` [texts, layers, 2] are those of keys and values [kv_heads, capacity, head_dim], and `capacities` [texts]
+    their capacities. The rows of a text end before `ends` [texts].
+    """
 
     addresses: np.ndarray
-    rooms: np.ndarray
+    capacities: np.ndarray
     ends: np.ndarray
 
 
 class Rows(NamedTuple):
-    """The rows of a pass: `ids` [n], and the rotations of their positions, `cos` and `sin` [n, head_dim]. A pass that also fills
-    a cache from hidden states has rotations of those tokens first."""
+    """The rows of a pass: `ids` [n] and the rotations of their positions, `cos` and `sin` [n, head_dim].
+
+    If a pass also fills a cache from hidden states, the rotations of those tokens come first.
+    """
 
     ids: np.ndarray
     cos: np.ndarray
@@ -86,21 +99,24 @@ class Rows(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Which columns of the cache each row of a pass attends to: the first `straight` [rows] columns, then the first `counts`
-    [rows] of its `branch` [rows, longest]. `new` [rows] are the columns where their keys and values go, the last they see."""
+    """The columns of the cache that each row of a pass attends to.
+
+    These are the first `prefix` [rows] columns, then the first `counts` [rows] of the row's `branch` [rows, longest].
+    `new` [rows] are the columns of the rows' own keys and values, the last that they attend to.
+    """
 
     new: np.ndarray
-    straight: np.ndarray
+    prefix: np.ndarray
     branch: np.ndarray
     counts: np.ndarray
 
     @classmethod
-    def of(cls, parents: Sequence[int], base: int, first: int = 0) -> Columns:
-        """For the rows of a tree from `first` on, after `base` cached tokens."""
-        n, places = len(parents) - first, np.arange(base + first, base + len(parents) + 1)
-        new = places[:-1]
+    def from_parents(cls, parents: Sequence[int], base: int, first: int = 0) -> Columns:
+        """Return the columns for the rows of a tree from `first` on, after `base` cached tokens."""
+        n, columns = len(parents) - first, np.arange(base + first, base + len(parents) + 1)
+        new = columns[:-1]
         if is_chain(parents):
-            return cls(new, places[1:], np.zeros((n, 1), np.int64), np.zeros(n, np.int64))
+            return cls(new, columns[1:], np.zeros((n, 1), np.int64), np.zeros(n, np.int64))
         paths = [ancestors(parents, row) for row in range(first, len(parents))]
         starts = [next((i for i, row in enumerate(path) if row != i), len(path)) for path in paths]
         counts = [len(path) - start for path, start in zip(paths, starts, strict=True)]
@@ -110,22 +126,22 @@ class Columns(NamedTuple):
         return cls(new, np.array(starts) + base, branch + base, np.array(counts))
 
     @classmethod
-    def beside(cls, texts: Sequence[Columns]) -> Columns:
-        """Those of several texts, one after the other; each row looks into the cache of its own."""
-        news, straights, branches, every = zip(*texts, strict=True)
-        new, straight, counts = np.concatenate(news), np.concatenate(straights), np.concatenate(every)
-        branch = np.zeros((len(new), max(of.shape[1] for of in branches)), np.int64)
-        first = 0
-        for of in branches:
-            rows, wide = of.shape
-            branch[first : first + rows, :wide] = of
-            first += rows
-        return cls(new, straight, branch, counts)
+    def from_texts(cls, texts: Sequence[Columns]) -> Columns:
+        """Concatenate the columns of several texts. Each row attends to the cache of its text."""
+        news, prefixes, branches, lengths = zip(*texts, strict=True)
+        new, prefix, counts = np.concatenate(news), np.concatenate(prefixes), np.concatenate(lengths)
+        joined = np.zeros((len(new), max(branch.shape[1] for branch in branches)), np.int64)
+        start = 0
+        for branch in branches:
+            rows, longest = branch.shape
+            joined[start : start + rows, :longest] = branch
+            start += rows
+        return cls(new, prefix, joined, counts)
 
     @property
     def positions(self) -> np.ndarray:
-        """Where the rows stand in their texts [rows]."""
-        return self.straight + self.counts - 1
+        """The positions of the rows in their texts [rows]."""
+        return self.prefix + self.counts - 1
 
 
 class Rotations(NamedTuple):
@@ -136,8 +152,12 @@ class Rotations(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """What a pass computes: at the address `logits` [rows, vocab] those of so many `rows` from `first` on, and the hidden states
-    after the layers `taps`, after the last of them normed, at the addresses `states` [texts] of [rows, len(taps), hidden]."""
+    """The outputs of a pass.
+
+    `logits` is the address of the logits [rows, vocab] of `rows` rows from `first` on. After each layer in `taps`, the
+    hidden states (after the last layer, the normed ones) are stored at the addresses `states` [texts], [rows,
+    len(taps), hidden] each.
+    """
 
     first: int
     rows: int
@@ -146,11 +166,14 @@ class Outputs(NamedTuple):
     states: np.ndarray
 
 
-class Step(NamedTuple):
-    """The addresses of counters of layers whose keys are stored, of this call and of the one before it; 0 for none."""
+class Pipeline(NamedTuple):
+    """The counters of pipelined prefill, which count the layers whose keys are stored.
 
-    done: int
-    before: int
+    `counter` is the address of this call's counter, `previous` that of the part before it; 0 for none.
+    """
+
+    counter: int
+    previous: int
 
 
-ALONE = Step(0, 0)
+NOT_PIPELINED = Pipeline(0, 0)

@@ -23,7 +23,10 @@ from lookahead.trace.trace import Trace
 
 SOURCE = sources.named("smol")
 there = SOURCE.gguf or SOURCE.here()
-pytestmark = pytest.mark.skipif(not there and not os.environ.get("CI"), reason="requirements-smol.txt is not installed")
+pytestmark = [
+    pytest.mark.models,
+    pytest.mark.skipif(not there and not os.environ.get("CI"), reason="requirements-smol.txt is not installed"),
+]
 TOKENS = 20
 COPY = next(one for one in ANSWERS if one.id == "smol-copy")
 

@@ -8,6 +8,8 @@ from lookahead import LookaheadError, MethodError, PromptError, SettingsError
 from lookahead.engine.batch import Batch
 from lookahead.engine.lane import Lane, split_options
 
+pytestmark = pytest.mark.models
+
 FEWER, SHORTER = 3000, 128
 PROMPT = [*range(3200, 3216), 5, 6, 7, 5, 6, 7]  # most of these ids are unknown to the draft models
 RULES = {"greedy": {}, "coupled": {"temperature": 1.0}, "rejection": {"temperature": 1.0, "rule": "rejection"}}

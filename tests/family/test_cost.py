@@ -11,6 +11,8 @@ from lookahead.family import models as family
 from lookahead.model.heads.head import CachedBlock, CachedEagle
 from lookahead.model.lm import CachedLM
 
+pytestmark = pytest.mark.models
+
 
 @pytest.mark.parametrize(
     ("most_s", "laps"), [({}, 8), ({"most_s": 100.0}, 8), ({"most_s": 4.5}, 5), ({"most_s": 0.0}, 3)]

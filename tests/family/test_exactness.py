@@ -20,7 +20,7 @@ from lookahead.family import cost, exactness, number_format, remembered
 from lookahead.model import modules
 from lookahead.model.lm import CachedLM
 
-pytestmark = pytest.mark.split
+pytestmark = [pytest.mark.models, pytest.mark.split]
 
 # Instruction sets by torch's name, and a processor that had no more for our kernels. Those that this one has more than: with
 # all it has, the property tests run as they are.

@@ -33,7 +33,7 @@ from lookahead.family.models import load as load_measured
 from lookahead.family.suggested import SUGGESTED, fitting
 from lookahead.server.limits import Limits
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.models, pytest.mark.long]
 
 VISITOR = Limits()
 IN_A_CHILD = download.download

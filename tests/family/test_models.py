@@ -21,7 +21,7 @@ from lookahead.core import memory
 from lookahead.engine.methods import methods_for
 from lookahead.family.models import load as load_measured
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.models, pytest.mark.long]
 
 
 def test_the_bundled_family(models):

@@ -19,6 +19,8 @@ from lookahead.model.small_files import weight_files
 from lookahead.server.limits import Limits
 from lookahead.servers import gguf
 
+pytestmark = pytest.mark.models
+
 SOURCE = {
     "repo": "org/other-model", "package": "carries_a_model", "file": "Other.F16.gguf", "install": "pip install carries-a-model",
     "licence": "MIT",

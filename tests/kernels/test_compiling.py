@@ -1,4 +1,4 @@
-"""Compiled code is kept on disk, by all sources that it was made of, and nothing is set for other users of numba."""
+"""Compiled code is stored on disk by a hash of all its sources, and other users of numba are not affected."""
 
 import os
 import subprocess
@@ -12,12 +12,14 @@ from numba.core import caching
 from lookahead.kernels import compiling
 from lookahead.kernels.vectors import integers_at
 
+pytestmark = pytest.mark.models
 
-def both():
-    """What a kernel and a function return, each compiled anew or read from disk."""
 
-    def put(there, number):
-        integers_at(there)[0] = number
+def compiled_results():
+    """Return the results of a kernel and a function, each compiled or read from disk."""
+
+    def put(address, number):
+        integers_at(address)[0] = number
 
     def twice(x):
         return 2 * x
@@ -29,12 +31,12 @@ def both():
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(compiling, "places", lambda: iter([tmp_path]))
+    monkeypatch.setattr(compiling, "cache_folders", lambda: iter([tmp_path]))
     return tmp_path
 
 
-def test_a_version_is_of_all_sources(tmp_path):
-    """numba itself would take a kernel from its cache although a function that it calls has changed."""
+def test_the_version_depends_on_all_sources(tmp_path):
+    """numba itself would use a cached kernel although a function that it calls has changed."""
     for name in ("a.py", "b.py"):
         (tmp_path / name).write_text("x = 1")
     before = compiling.digest(tmp_path)
@@ -43,55 +45,55 @@ def test_a_version_is_of_all_sources(tmp_path):
     assert before != compiling.digest(tmp_path)
 
 
-def test_compiled_code_is_kept_by_version(folder):
-    assert both() == (6, 6)
-    kept = [*folder.rglob("*.nbc")]
-    assert len(kept) == 2 and {path.parent for path in kept} == {folder / compiling.version()}
+def test_compiled_code_is_stored_by_version(folder):
+    assert compiled_results() == (6, 6)
+    stored = [*folder.rglob("*.nbc")]
+    assert len(stored) == 2 and {path.parent for path in stored} == {folder / compiling.version()}
 
 
 @pytest.mark.parametrize("kind", ["nbi", "nbc"])
 @pytest.mark.parametrize("content", [b"", b"garbage"])
 def test_damaged_compiled_code_is_compiled_again(folder, kind, content):
-    assert both() == (6, 6)
-    kept = [*folder.rglob(f"*.{kind}")]
-    for path in kept:
+    assert compiled_results() == (6, 6)
+    stored = [*folder.rglob(f"*.{kind}")]
+    for path in stored:
         path.write_bytes(content)
-    assert both() == (6, 6)
-    assert kept and all(path.read_bytes() != content for path in kept if path.exists())
+    assert compiled_results() == (6, 6)
+    assert stored and all(path.read_bytes() != content for path in stored if path.exists())
 
 
-def test_compiled_code_that_cannot_be_written_is_used_all_the_same(folder, monkeypatch):
+def test_compiled_code_that_cannot_be_stored_is_still_used(folder, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(caching.IndexDataCacheFile, "save", full)
-    assert both() == (6, 6)
+    assert compiled_results() == (6, 6)
 
 
-def test_where_nothing_can_be_kept_it_is_compiled_each_time(monkeypatch):
+def test_functions_are_compiled_each_time_if_nothing_can_be_stored(monkeypatch):
     def refused(locator):
         raise PermissionError("read-only")
 
     monkeypatch.setattr(caching.UserWideCacheLocator, "ensure_cache_path", refused)
-    assert both() == (6, 6)
+    assert compiled_results() == (6, 6)
 
 
-def test_the_first_folder_that_can_be_written_is_used(tmp_path, monkeypatch):
-    """NUMBA_CACHE_DIR, the user's cache folder, then a temporary folder that only this user can write."""
+def test_the_first_writable_folder_is_used(tmp_path, monkeypatch):
+    """The order is: NUMBA_CACHE_DIR, the user's cache folder, a temporary folder that only this user can write."""
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(compiling.config, "CACHE_DIR", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr(compiling.tempfile, "gettempdir", lambda: str(tmp_path))
-    assert both() == (6, 6)
-    own = tmp_path / f"lookahead-kernels-{os.getuid()}"
-    assert len([*own.rglob("*.nbc")]) == 2 and own.stat().st_mode & 0o77 == 0
-    own.rename(tmp_path / "elsewhere")
-    own.symlink_to(tmp_path / "elsewhere")
-    assert own not in [*compiling.places()], "somebody else's folder"
+    assert compiled_results() == (6, 6)
+    private = tmp_path / f"lookahead-kernels-{os.getuid()}"
+    assert len([*private.rglob("*.nbc")]) == 2 and private.stat().st_mode & 0o77 == 0
+    private.rename(tmp_path / "elsewhere")
+    private.symlink_to(tmp_path / "elsewhere")
+    assert private not in [*compiling.cache_folders()], "a link may lead to the folder of another user"
 
 
-def test_importing_sets_nothing_for_others():
-    """Neither numba's folder nor its classes."""
+def test_import_changes_nothing_for_other_users_of_numba():
+    """The import changes neither numba's folder nor its classes."""
     code = """
 from numba.core import caching, ccallback, config, dispatcher
 before = config.CACHE_DIR, ccallback.FunctionCache, dispatcher.FunctionCache, list(caching.CacheImpl._locator_classes)

@@ -1,4 +1,7 @@
-"""Texts of a batch draft on all cores at the same time, with one head: each gets the draft that it gets alone."""
+"""Texts of a batch draft on all cores at the same time, with one head.
+
+Each text gets the draft that it gets alone.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -28,5 +31,5 @@ def test_drafts_do_not_depend_on_drafts_of_other_threads(models, kind):
 
     alone = [drafted(number, 1)[0] for number in range(TEXTS)]
     with ThreadPoolExecutor(TEXTS) as pool:
-        for number, seen in enumerate(pool.map(lambda number: drafted(number, REPEATS), range(TEXTS))):
-            assert all(str(draft) == str(alone[number]) for draft in seen), number
+        for number, drafts in enumerate(pool.map(lambda number: drafted(number, REPEATS), range(TEXTS))):
+            assert all(str(draft) == str(alone[number]) for draft in drafts), number

@@ -1,4 +1,4 @@
-"""Weights lie side by side in large pages, each with its own numbers."""
+"""Weights share large pages, and each keeps its numbers."""
 
 from __future__ import annotations
 
@@ -6,39 +6,39 @@ import weakref
 
 import numpy as np
 
-from lookahead.kernels.large_pages import CHUNK, LEAST, LINE, in_large_pages
+from lookahead.kernels.large_pages import CHUNK, LINE, MIN_BYTES, in_large_pages
 
 
-def numbers(n):
+def random_numbers(n):
     return np.random.default_rng(n).integers(0, 99, (n, 7), dtype=np.uint16).T
 
 
-def test_copies_are_contiguous_and_begin_lines():
-    given = [numbers(n) for n in (LEAST, LEAST + 1, 2 * LEAST + 5)]
-    copies = [in_large_pages(one) for one in given]
-    for one, copy in zip(given, copies, strict=True):
-        assert copy.flags.c_contiguous and copy.ctypes.data % LINE == 0 and copy.dtype == one.dtype
-        np.testing.assert_array_equal(copy, one)  # those that came later have not been written over it
+def test_copies_are_contiguous_and_aligned_to_cache_lines():
+    arrays = [random_numbers(n) for n in (MIN_BYTES, MIN_BYTES + 1, 2 * MIN_BYTES + 5)]
+    copies = [in_large_pages(array) for array in arrays]
+    for array, copy in zip(arrays, copies, strict=True):
+        assert copy.flags.c_contiguous and copy.ctypes.data % LINE == 0 and copy.dtype == array.dtype
+        np.testing.assert_array_equal(copy, array)  # later copies have not overwritten it
 
 
-def test_more_than_a_chunk_has_one_of_its_own():
-    given = np.arange(CHUNK // 8 + 5)
-    np.testing.assert_array_equal(in_large_pages(given), given)
+def test_an_array_larger_than_a_chunk_gets_a_separate_chunk():
+    array = np.arange(CHUNK // 8 + 5)
+    np.testing.assert_array_equal(in_large_pages(array), array)
 
 
-def test_what_is_small_keeps_no_chunk():
-    copy = in_large_pages(numbers(5))
+def test_small_arrays_use_no_chunk():
+    copy = in_large_pages(random_numbers(5))
     assert copy.flags.c_contiguous and copy.base is None
-    np.testing.assert_array_equal(copy, numbers(5))
+    np.testing.assert_array_equal(copy, random_numbers(5))
 
 
-def test_a_chunk_is_given_back_with_the_last_of_it():
-    one = in_large_pages(np.zeros(CHUNK, np.uint8))
-    chunk = one
+def test_a_chunk_is_freed_with_its_last_array():
+    array = in_large_pages(np.zeros(CHUNK, np.uint8))
+    chunk = array
     while chunk.base is not None:
         chunk = chunk.base
-    gone = weakref.ref(chunk)
-    in_large_pages(np.zeros(CHUNK, np.uint8))  # the next chunk is begun
-    assert gone() is not None
-    del one, chunk
-    assert gone() is None
+    reference = weakref.ref(chunk)
+    in_large_pages(np.zeros(CHUNK, np.uint8))  # starts the next chunk
+    assert reference() is not None
+    del array, chunk
+    assert reference() is None

@@ -1,4 +1,4 @@
-"""The reference forward: transformers' logits, the kernels' logits, and a whole text through the loop."""
+"""The reference forward pass: transformers' logits, the kernels' logits, and a text from the decoding loop."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from lookahead.engine.fixed_length import FixedLength
 from lookahead.model.lm import CachedLM
 from lookahead.model.reference import Reference
 
+pytestmark = pytest.mark.models
+
 TREE = (-1, 0, 0, 1, 1, 2, 5)
 
 
@@ -32,46 +34,46 @@ def text():
 
 
 @pytest.mark.parametrize("folder", ["target", "draft"])
-def test_its_logits_are_those_of_transformers(folder, text):
+def test_logits_equal_transformers(folder, text):
     model = AutoModelForCausalLM.from_pretrained(POCKET / folder, dtype=torch.float32).eval()
     with torch.inference_mode():
-        wanted = model(torch.tensor([text])).logits[0]
+        expected = model(torch.tensor([text])).logits[0]
     reference = Reference.load(POCKET / folder)
-    torch.testing.assert_close(reference.forward(text), wanted, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(reference.forward(text), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_grouped_queries_and_untied_heads(tmp_path, text):
     folder = tiny("llama", tmp_path / "m", tie_word_embeddings=False)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     with torch.inference_mode():
-        wanted = model(torch.tensor([text])).logits[0]
-    torch.testing.assert_close(Reference.load(folder).forward(text), wanted, rtol=1e-4, atol=1e-4)
+        expected = model(torch.tensor([text])).logits[0]
+    torch.testing.assert_close(Reference.load(folder).forward(text), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(
-    ("dtype", "apart"), [(torch.float32, 1e-4), (torch.bfloat16, 0.03)], ids=["float32", "bfloat16"]
+    ("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 0.03)], ids=["float32", "bfloat16"]
 )
-def test_the_kernels_compute_what_it_computes(dtype, apart, text):
-    """Chains, a tree, and what a kept branch leaves behind; `apart` is relative to the largest logit."""
+def test_kernels_equal_the_reference(dtype, tolerance, text):
+    """Compares chains, a tree, and a pass after a committed branch. `tolerance` is relative to the largest logit."""
     compiled, reference = CachedLM(kernels.read(POCKET / "target", dtype)), Reference.load(POCKET / "target", dtype)
     drafted = text[: len(TREE)]
 
-    def both(tokens, parents=None):
-        ours, wanted = compiled.forward(tokens, parents).float(), reference.forward(tokens, parents)
-        torch.testing.assert_close(ours, wanted, rtol=0, atol=apart * float(wanted.abs().max()))
+    def compare(tokens, parents=None):
+        ours, expected = compiled.forward(tokens, parents).float(), reference.forward(tokens, parents)
+        torch.testing.assert_close(ours, expected, rtol=0, atol=tolerance * float(expected.abs().max()))
 
     for lm in (compiled, reference):
         lm.extend(text[:20])
-    both(text[20:21])
-    both(text[20:29])
-    both(drafted, TREE)
+    compare(text[20:21])
+    compare(text[20:29])
+    compare(drafted, TREE)
     for lm in (compiled, reference):
         lm.keep(ancestors(TREE, 6))
     assert compiled.tokens == reference.tokens and compiled.cached() == reference.cached() == 24
-    both(text[30:33])
+    compare(text[30:33])
 
 
-def test_a_branch_has_the_logits_that_it_has_alone(text):
+def test_a_branch_has_the_logits_of_the_same_chain(text):
     reference = Reference.load(POCKET / "target")
     reference.extend(text[:20])
     tree = reference.forward(text[20 : 20 + len(TREE)], TREE)
@@ -80,8 +82,8 @@ def test_a_branch_has_the_logits_that_it_has_alone(text):
     torch.testing.assert_close(tree[path], alone, rtol=1e-4, atol=1e-4)
 
 
-def test_it_goes_through_the_loop():
-    """The loop, this forward and a strategy: drafting writes what naive decoding writes, in fewer passes."""
+def test_the_reference_decodes_through_the_loop():
+    """With the reference as target, drafting emits the same tokens as naive decoding, in fewer passes."""
     rule, prompt, ends = rule_for(Settings()), [1, 312, 520, 261], Ends(frozenset(), 24, 512)
 
     def steps(drafter):

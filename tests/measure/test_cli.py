@@ -14,7 +14,7 @@ import lookahead
 from lookahead.__main__ import main
 from lookahead.family import hub, typical
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.models, pytest.mark.long]
 
 
 def run(arguments, code=0):

@@ -25,6 +25,8 @@ from lookahead.measure.machine import (
 from lookahead.model.lm import CachedLM
 from lookahead.page.lab.machine import _comparison, _parts
 
+pytestmark = pytest.mark.models
+
 SHORT = {"rows": (1, 2, 9), "visits": 3}
 
 

@@ -16,7 +16,7 @@ from lookahead import Settings
 from lookahead.engine.lane import Lane
 from lookahead.measure.timing import time_lane
 
-pytestmark = pytest.mark.timed
+pytestmark = [pytest.mark.models, pytest.mark.timed]
 PROMPT = "Once upon a time there was a small frog who"
 RECORDS = "Name: Anna\nAge: 23\nCity: Denver\n\nName: Ben\nAge: 31\nCity: Miami\n\nName: Lily\nAge:"
 

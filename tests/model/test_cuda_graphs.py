@@ -17,6 +17,8 @@ from lookahead.model.cuda_graphs import ROWS, SHORTEST, CudaGraphs
 from lookahead.model.lm import CachedLM
 from lookahead.model.modules import ATTENTION, Modules
 
+pytestmark = pytest.mark.models
+
 KINDS = ("qwen3", "gpt2")
 
 

@@ -23,6 +23,8 @@ from lookahead.model.heads.head import NETWORKS, Head
 from lookahead.model.heads.shape import BLOCK, EACH, EAGLE, KINDS, MEDUSA, WHOLE, HeadShape, usual_taps
 from lookahead.model.lm import CachedLM
 
+pytestmark = pytest.mark.models
+
 LAYERS, HIDDEN, VOCAB = 6, 64, 4096
 SIZES = {"heads": 4, "kv_heads": 2, "head_dim": 16, "inner": 96}
 

@@ -11,6 +11,8 @@ from lookahead import kernels
 from lookahead.model.heads import files
 from lookahead.model.heads.shape import EAGLE
 
+pytestmark = pytest.mark.models
+
 DRAFTED = json.loads(golden.GOLDEN.read_text(encoding="utf-8"))
 
 

@@ -9,6 +9,8 @@ import lookahead
 from lookahead import CachedLM, ModelError
 from lookahead.model import layer_skip, modules
 
+pytestmark = pytest.mark.models
+
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "gpt2"])
 def test_the_first_layers_are_the_targets_own(tmp_path, kind):

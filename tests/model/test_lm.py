@@ -17,6 +17,8 @@ from lookahead.core.events import ModelError
 from lookahead.model import llama_config, modules
 from lookahead.model.lm import CachedLM
 
+pytestmark = pytest.mark.models
+
 FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "gemma", "gpt2"]
 
 

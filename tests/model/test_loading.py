@@ -18,6 +18,8 @@ from lookahead.family import models as family
 from lookahead.model import loading, modules
 from lookahead.model.lm import CachedLM
 
+pytestmark = pytest.mark.models
+
 CPU = torch.device("cpu")
 EMBEDDINGS = {
     "llama": "model.embed_tokens.weight",

@@ -15,6 +15,8 @@ from lookahead.kernels.rotary import SPARE_POSITIONS
 from lookahead.model.heads.head import Head
 from lookahead.model.heads.shape import BLOCK, EAGLE
 
+pytestmark = pytest.mark.models
+
 LONG = 10_000_000
 PROMPT = [5, 6, 7, 8] * 5
 MB = 10**6

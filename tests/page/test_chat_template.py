@@ -17,20 +17,20 @@ from lookahead.server import form
 from lookahead.server.limits import Limits, LogSettings
 from lookahead.server.state import ServerState
 
-WORDS = "this model's chat template fails (TemplateError: Only German, please); switch chat off"
+MESSAGE = "this model's chat template fails (TemplateError: Only German, please); switch chat off"
 
 
 @pytest.fixture(scope="module")
 def failing(models):
     """The bundled family with a template that raises."""
-    words = copy.deepcopy(models.tokenizer)
-    words.chat_template = "{{ raise_exception('Only German, please') }}"
-    return replace(models, tokenizer=words)
+    tokenizer = copy.deepcopy(models.tokenizer)
+    tokenizer.chat_template = "{{ raise_exception('Only German, please') }}"
+    return replace(models, tokenizer=tokenizer)
 
 
 @pytest.fixture(scope="module")
 def handler(failing):
-    """A handler of the page by its name, as Gradio calls it."""
+    """Return the page's handler with a name, as Gradio calls it."""
     page = build(ServerState(failing, Limits()), LogSettings())
     request = SimpleNamespace(session_hash="a", headers={}, query_params={})
 
@@ -44,21 +44,21 @@ def handler(failing):
 def test_a_race_ends_with_a_sentence_and_the_next_one_runs(handler):
     run, fields = handler("run"), {**form.DEFAULTS, "max_new_tokens": 4}
     (batch,) = run("Hi", "draft", [], *{**fields, "chat": True}.values())
-    assert WORDS in json.loads(batch)["error"]
+    assert MESSAGE in json.loads(batch)["error"]
     assert json.loads(run("Hi", "draft", [], *fields.values())[-1])["end"], "the buttons work as before"
 
 
 def test_the_lab_ends_with_a_sentence(handler):
-    """Its own prompts, as chat; `Find out` has Dark, prompts, where, budget and chat."""
+    """The visitor's prompts as chat. The arguments of `Find out` are dark, prompts, place, budget and chat."""
     rows = handler("measured_for")(False, "Hi", HERE, "15 seconds", True)
-    assert WORDS in html.unescape(rows[-1][0])
+    assert MESSAGE in html.unescape(rows[-1][0])
 
 
 def test_the_command_line_prints_one_line(failing, monkeypatch, capsys):
     monkeypatch.setattr(commands, "_load", lambda arguments: failing)
     assert command_line.main(["run", "Hi", "--chat", "--max-new-tokens", "4"]) == 2
-    said = capsys.readouterr().err
-    assert WORDS in said and said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert MESSAGE in output and output.count("\n") == 1
     assert command_line.main(["run", "Hi", "--max-new-tokens", "4"]) == 0
 
 

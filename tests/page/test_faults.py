@@ -1,4 +1,4 @@
-"""A fault of ours, at every stage of every job: a visitor reads a sentence, buttons work again, the log has one traceback."""
+"""An internal error at each stage of each job: the page shows a sentence, buttons work again, the log has one traceback."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def log(monkeypatch):
 
 
 def logged_once(log):
-    """One entry with the place of the fault, and nothing of what was typed."""
+    """Assert that the log has one entry with the function of the fault, and no typed text."""
     entries = log()
     assert entries.count(" fault ") == 1 and "in broken" in entries and "RuntimeError" in entries, entries
     assert SECRET not in entries
@@ -67,15 +67,15 @@ def logged_once(log):
 # ------------------------------------------------------------------ a race
 
 
-def laps(number):
-    """Break a race at its lap of that number."""
+def at_step(number):
+    """Return a function that breaks a race at this step."""
 
     def change(monkeypatch):
         record, left = racing.Recorder.record, [number]
 
-        def counted(self, *given):
+        def counted(self, *arguments):
             left[0] -= 1
-            return broken() if left[0] < 0 else record(self, *given)
+            return broken() if left[0] < 0 else record(self, *arguments)
 
         monkeypatch.setattr(racing.Recorder, "record", counted)
 
@@ -83,7 +83,7 @@ def laps(number):
 
 
 def at_the_end(monkeypatch):
-    """Break what is made of a race that is over: its statistics and verdict."""
+    """Break the statistics and the verdict at the end of a race."""
     monkeypatch.setattr(wire.End, "of", broken)
 
 
@@ -95,9 +95,9 @@ STAGES = {
     "the first event": lambda patch: patch.setattr(wire, "Begin", broken),
     "the queue": lambda patch: patch.setattr(Queue, "submit", broken),
     "reading the prompt": lambda patch: patch.setattr(decode.Request, "read", broken),
-    "the first lap": laps(0),
+    "the first recorded step": at_step(0),
     "the first step": lambda patch: patch.setattr(decode.Request, "propose", broken),
-    "the middle": laps(5),
+    "the middle": at_step(5),
     "the end": at_the_end,
 }  # fmt: skip
 
@@ -116,7 +116,7 @@ def test_a_race_that_breaks_ends_with_a_sentence(server, monkeypatch, log, stage
     assert logged_once(log)
 
 
-def test_a_race_that_breaks_outside_of_its_job_is_over(monkeypatch, log):
+def test_a_race_that_breaks_outside_its_job_is_over(monkeypatch, log):
     def run():
         yield race_tab.whole("run", [wire.Status(text="Begun.")])
         broken()
@@ -125,21 +125,21 @@ def test_a_race_that_breaks_outside_of_its_job_is_over(monkeypatch, log):
     assert json.loads(last)["error"] == FAULT and logged_once(log)
 
 
-# ------------------------------------------------------------------ everything else
+# ------------------------------------------------------------------ other events
 
 
 def event(page, name):
     return next(function for function in page.fns.values() if function.api_name == name)
 
 
-def answer(page, name, **changed):
-    """All that an event shows, as text, where its components have the values they begin with, but those `changed`."""
+def outputs(page, name, **changed):
+    """Return all outputs of an event as text. Its components have their initial values, except those in `changed`."""
     function = event(page, name)
     names = [getattr(block, "label", None) or block.get_block_name() for block in function.inputs]
     values = [changed.get(name, block.value) for name, block in zip(names, function.inputs, strict=True)]
     inputs = ["x" if value is None else value for value in values]
     target = next((block for block in page.blocks.values() if getattr(block, "elem_id", "") == "la-run"), None)
-    given = {
+    context = {
         "state": gradio_internals.state_holder.SessionState(page), "request": gr.Request(session_hash="visitor", query_params={}),
         "session_hash": "visitor", "event_data": gr.EventData(target, None),
     }  # fmt: skip
@@ -147,14 +147,14 @@ def answer(page, name, **changed):
     async def ask():
         shown, iterator = [], None
         while True:
-            now = await page.process_api(function, inputs, iterator=iterator, **given)
+            now = await page.process_api(function, inputs, iterator=iterator, **context)
             shown.append(now["data"])
             iterator = now["iterator"]
             if not now["is_generating"]:
                 return json.dumps(shown, default=str)
 
     try:
-        with ThreadPoolExecutor(1) as pool:  # in this thread a browser may have an event loop
+        with ThreadPoolExecutor(1) as pool:  # this thread may have a browser's event loop
             return pool.submit(asyncio.run, ask()).result()
     except gr.Error as error:
         return "" if error.print_exception else error.message
@@ -165,13 +165,13 @@ JOBS = ["run", "run_1", "run_2", "run_3", "_throw", "reported", "reported_1", "p
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_every_job_of_the_page_that_breaks_says_so(page, monkeypatch, log, name):
-    """Where it is handed over: it has computed nothing yet."""
+def test_every_job_of_the_page_that_breaks_shows_an_error(page, monkeypatch, log, name):
+    """Each job breaks when it is submitted, before it computes anything."""
     monkeypatch.setattr(Queue, "submit", broken)
     monkeypatch.setattr(DownloadJob, "start", broken)
     monkeypatch.setattr(growing_job, "grow", broken)
     monkeypatch.setattr(race_job, "follow", broken)
-    assert FAULT in answer(page, name)
+    assert FAULT in outputs(page, name)
     assert logged_once(log)
 
 
@@ -190,10 +190,10 @@ FIGURES = {
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_what_breaks_while_it_is_shown_says_so(page, monkeypatch, log, name):
-    place, changed = FIGURES[name]
-    monkeypatch.setattr(place, broken)
-    assert FAULT in answer(page, name, **changed)
+def test_outputs_that_break_show_an_error(page, monkeypatch, log, name):
+    target, changed = FIGURES[name]
+    monkeypatch.setattr(target, broken)
+    assert FAULT in outputs(page, name, **changed)
     assert logged_once(log)
 
 
@@ -207,12 +207,12 @@ def test_files_that_cannot_be_made_are_refused_with_a_sentence(monkeypatch, log)
     assert race_tab.make(["csv", "{}", ""]) == {"error": FAULT} and logged_once(log)
 
 
-def test_errors_of_ours_are_answered_in_their_own_words_and_are_no_fault(page, monkeypatch, log):
+def test_our_errors_are_shown_and_are_no_fault(page, monkeypatch, log):
     def refusing(*_):
         raise SettingsError("seed", 7, "give another.")
 
     monkeypatch.setattr(race_tab, "arrive", refusing)
-    assert answer(page, "follow") == "seed is 7: give another."
+    assert outputs(page, "follow") == "seed is 7: give another."
     assert "fault" not in log()
 
 
@@ -221,7 +221,7 @@ def test_errors_of_ours_are_answered_in_their_own_words_and_are_no_fault(page, m
 
 @pytest.fixture
 def served(page):
-    """The page on a port of its own, in this process."""
+    """The page, served on a free port by this process."""
     web = WebServer("127.0.0.1", 0)
     gradio_internals.mount(page, web, **mount_options())
     web.show([])

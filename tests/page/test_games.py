@@ -1,6 +1,6 @@
-"""A lesson's guess, quiz, costs and listing in a real page, fed with plain data as the server would send it.
+"""A lesson's guess, quiz, costs and listing in a real page, fed with the data that the server sends.
 
-No server, no model. The cases are those of lesson 3 and the sum is small enough for a pencil.
+No server, no model. The cases are those of lesson 3; the sum is small enough to compute by hand.
 """
 
 import re
@@ -28,7 +28,7 @@ def case(token, p, q, draw):
 
 
 def guess(*cases):
-    return {"kind": "guess", "say": "Some are certain.", "cases": [case(*one) for one in cases or CASES]}
+    return {"kind": "guess", "say": "Some are certain.", "cases": [case(*values) for values in cases or CASES]}
 
 
 def quiz(say=""):
@@ -54,7 +54,7 @@ def blank(browser, size=(1280, 900), theme="", **options):
 
 
 def mount(page, data):
-    """The widget of that data, last on the page."""
+    """Mount a widget at the end of the page, and return it."""
     before = page.locator(".la-game").count()
     page.evaluate(
         """data => { const box = document.createElement("div"); document.querySelector("main").append(box);
@@ -75,7 +75,7 @@ def focused(page):
 # ------------------------------------------------------------------ guess
 
 
-def test_nothing_is_told_before_the_guess(page):
+def test_nothing_is_revealed_before_the_guess(page):
     game = mount(page, guess())
     assert "0.93" not in game.inner_text() and game.locator(".la-g-after").inner_text() == ""
     facts = " ".join(game.locator(".la-g-facts").inner_text().split())
@@ -86,7 +86,7 @@ def test_nothing_is_told_before_the_guess(page):
 
 
 @pytest.mark.parametrize(
-    ("one", "side", "sum_", "words"),
+    ("values", "side", "sum_", "sentence"),
     [
         (("cat", 0.5, 0.2, 0.93), "it is accepted", "min(1, 0.5/0.2) = 1", "The draw is 0.93, below 1: it is accepted. You were right. This one was certain: p is not below q, so it is always accepted."),
         (("cat", 0.4, 0.4, 0.93), "it is rejected", "min(1, 0.4/0.4) = 1", "The draw is 0.93, below 1: it is accepted. Not right. This one was certain: p is not below q, so it is always accepted."),
@@ -100,12 +100,12 @@ def test_nothing_is_told_before_the_guess(page):
         (("emu", 0.4996, 1.0, 0.1), "it is accepted", "min(1, 0.4996/1) = 0.4996", "The draw is 0.1, below 0.4996: it is accepted. You were right, by luck. The better guess was “it is rejected”: 0.4996 is below a half, so a rejection was likelier."),
     ],
 )  # fmt: skip
-def test_the_arithmetic_and_what_was_luck(page, one, side, sum_, words):
-    game = mount(page, guess(one))
+def test_the_arithmetic_and_the_verdict(page, values, side, sum_, sentence):
+    game = mount(page, guess(values))
     press(game, side)
-    said = game.locator(".la-g-after p").all_inner_texts()
-    assert said[0] == f"chance = min(1, p/q) = {sum_}"
-    assert said[1] == words
+    paragraphs = game.locator(".la-g-after p").all_inner_texts()
+    assert paragraphs[0] == f"chance = min(1, p/q) = {sum_}"
+    assert paragraphs[1] == sentence
 
 
 def test_the_draw_is_a_dot_on_the_line(page):
@@ -116,10 +116,10 @@ def test_the_draw_is_a_dot_on_the_line(page):
                   const dot = at(".la-g-dot"); return [at(".la-g-zone").width / w, ((dot.left + dot.right) / 2 - left) / w]; }"""
     )
     assert inner == pytest.approx([3 / 7, 0.21], abs=0.005)
-    assert game.locator(".la-g-line").get_attribute("aria-hidden") == "true", "the words say it"
+    assert game.locator(".la-g-line").get_attribute("aria-hidden") == "true", "the text has its meaning"
 
 
-def test_score_and_again_by_keyboard_alone(page):
+def test_score_and_again_by_keyboard(page):
     game = mount(page, guess())
     head = game.locator(".la-g-head")
     page.keyboard.press("Tab")
@@ -135,7 +135,7 @@ def test_score_and_again_by_keyboard_alone(page):
         if i < 4:
             page.keyboard.press("Enter")
             assert focused(page) == "it is accepted"
-    # the likelier sides: cat is accepted, dog is rejected (wrong), fox is rejected, hen is accepted (wrong), owl is rejected
+    # likelier outcomes: cat accepted, dog rejected (wrong), fox rejected, hen accepted (wrong), owl rejected
     end = "3 of 5 right. Always choosing the likelier outcome gets 3 of 5 here."
     assert game.locator(".la-g-end").inner_text() == end
     page.keyboard.press("Space")
@@ -147,7 +147,7 @@ def test_score_and_again_by_keyboard_alone(page):
 # ------------------------------------------------------------------ quiz
 
 
-def test_quiz_goes_on_after_a_wrong_answer_and_ends_with_the_right_one(page):
+def test_quiz_continues_after_a_wrong_answer_and_ends_with_the_right_one(page):
     game = mount(page, quiz())
     assert game.get_by_role("group", name="How many?").count() == 1
     assert "forgets" not in game.inner_text()
@@ -174,7 +174,7 @@ def test_hooks_may_be_left_out(page):
 
 
 def shares(game, selector):
-    """How much of its track each bar fills."""
+    """The share of its track that each bar fills."""
     return game.locator(f".la-g-track {selector}").evaluate_all(
         "all => all.map(n => n.offsetWidth / n.parentElement.offsetWidth)"
     )
@@ -193,7 +193,7 @@ def test_costs_as_bars(page):
     assert game.locator("input, dl").count() == 0 and "Measured here." in game.inner_text()
 
 
-def test_where_rows_cost_their_full_price_nothing_runs_out(page):
+def test_bars_are_not_cut_if_rows_have_their_full_cost(page):
     rows = [{"rows": n, "passes": 1.1 * n if n > 1 else 1, "ms": 120 * n} for n in (1, 2, 9)]
     game = mount(page, cost(rows=rows))
     assert shares(game, ".la-g-p") == pytest.approx([1 / 9.9, 2.2 / 9.9, 1], abs=0.01)
@@ -264,7 +264,7 @@ def test_listing_has_numbers_and_marks(page):
     assert mount(page, code(source="", marked=[])).locator(".la-g-head p").all_inner_texts() == ["The walk"]
 
 
-def test_what_is_copied_is_the_code(chromium):
+def test_only_the_code_is_copied(chromium):
     page = blank(chromium, permissions=["clipboard-read", "clipboard-write"])
     game = mount(page, code())
     press(game, "copy: The walk")
@@ -284,7 +284,7 @@ def test_what_is_copied_is_the_code(chromium):
     page.close()
 
 
-def test_hostile_text_stays_text_and_in_its_place(page):
+def test_hostile_text_stays_text_and_in_its_box(page):
     page.set_viewport_size({"width": 390, "height": 844})
     games = [
         mount(page, code(text=HOSTILE, title=HOSTILE, source=HOSTILE, marked=[98], say=HOSTILE)),
@@ -300,11 +300,11 @@ def test_hostile_text_stays_text_and_in_its_place(page):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-# ------------------------------------------------------------------ for everybody
+# ------------------------------------------------------------------ access
 
 
 def everything(page):
-    """Each widget in each of its states."""
+    """Mount each widget in each of its states."""
     mount(page, guess())
     press(mount(page, guess()), "it is rejected")
     last = mount(page, guess(CASES[1]))
@@ -337,7 +337,7 @@ def test_no_serious_violation_and_nothing_too_wide(chromium, size, theme):
     page.close()
 
 
-def test_everything_is_reached_by_tab_and_seen(page):
+def test_every_control_is_reached_by_tab_and_visible(page):
     everything(page)
     wanted = page.locator(".la-game button:enabled, .la-game input, .la-g-listing").count()
     page.evaluate("scrollTo(0, 0); document.activeElement.blur(); getSelection().removeAllRanges(); document.body.prepend(Object.assign(document.createElement('a'), {href: '#', textContent: 'top'})); document.querySelector('a').focus()")  # fmt: skip
@@ -354,10 +354,10 @@ def test_contrast(block):
     colours = palette(block)
     texts = ["ink paper", "ink-2 paper", "ink-2 field", "ink field", "ink draft-tint", "ink-2 draft-tint", "ink own-tint", "ink-2 own-tint", "ink accepted-tint", "accent accepted-tint", "rejected rejected-tint", "rejected field"]  # fmt: skip
     shapes = ["own draft-tint", "own paper", "draft paper", "draft draft-tint", "accepted paper", "accepted field", "ink accepted-tint", "ink-2 paper", "rejected paper"]  # fmt: skip
-    for pairs, least in ((texts, 4.5), (shapes, 3)):
+    for pairs, minimum in ((texts, 4.5), (shapes, 3)):
         for pair in pairs:
             front, back = pair.split()
-            assert contrast(colours[front], colours[back]) >= least, pair
+            assert contrast(colours[front], colours[back]) >= minimum, pair
 
 
 def test_only_the_palette_has_colours():
@@ -365,5 +365,5 @@ def test_only_the_palette_has_colours():
     assert re.findall(r"#[0-9a-f]{3,8}\b|rgba?\(|hsl", css.replace("#000", "")) == []
     rules = re.findall(r"^\s*(\.[^{}@]+)\{", css, re.MULTILINE)
     assert len(rules) > 50 and all(
-        one.strip().startswith(".la-game.la-game") for rule in rules for one in rule.split(",")
+        selector.strip().startswith(".la-game.la-game") for rule in rules for selector in rule.split(",")
     )

@@ -1,4 +1,4 @@
-"""What is private in Gradio is used in one file, which says in which version it was read."""
+"""Gradio's private names are used in one file only, which names the version that it was written for."""
 
 import ast
 import json
@@ -21,7 +21,7 @@ PRIVATE = {"state_holder", "session_data", "time_last_used", "default_config", "
 
 
 def private_uses(text):
-    """What a file's text does with Gradio beside its public names."""
+    """Return the uses of Gradio's private names in a source text."""
     uses = []
     for node in ast.walk(ast.parse(text)):
         match node:
@@ -41,22 +41,22 @@ def private_uses(text):
 
 
 @pytest.mark.parametrize("path", OTHERS, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_other_files_use_its_public_names(path):
+def test_other_files_use_public_names(path):
     assert private_uses(path.read_text(encoding="utf-8")) == []
 
 
-def test_the_reader_sees_what_the_adapter_does():
+def test_the_check_finds_the_adapters_uses():
     uses = set(private_uses(ADAPTER.read_text(encoding="utf-8")))
     assert uses >= {"_queue", "gradio.tunneling", "gradio.utils", "state_holder"}
 
 
-def test_it_was_read_in_the_version_that_is_pinned():
+def test_the_adapter_names_the_pinned_version():
     pins = (ROOT / "requirements.txt").read_text(encoding="utf-8").split()
     assert f"gradio=={gradio_internals.READ_IN}" in pins and gr.__version__ == gradio_internals.READ_IN
 
 
 @pytest.mark.parametrize("share", [True, False])
-def test_a_public_link_is_printed_or_why_there_is_none(monkeypatch, capsys, share):
+def test_a_public_link_or_an_explanation_is_printed(monkeypatch, capsys, share):
     def tunnel(host, port, token, *_):
         if not share:
             raise RuntimeError("no network")
@@ -75,38 +75,40 @@ def test_a_public_link_is_printed_or_why_there_is_none(monkeypatch, capsys, shar
     assert page.share is share
 
 
-def test_sessions_of_visitors_who_have_gone_are_dropped_unless_they_came_back(monkeypatch):
+def test_sessions_of_visitors_who_left_are_dropped(monkeypatch):
     monkeypatch.setattr(gradio_internals, "GONE_SESSIONS", 2)
     holder = SimpleNamespace(session_data=dict.fromkeys("abcd"), time_last_used=dict.fromkeys("abcd", 1))
     events, forgotten = [], []
     gradio_internals.forget_gone(SimpleNamespace(state_holder=holder, unload=events.append), forgotten.append)
     for session in "abcd":
         if session == "c":
-            holder.time_last_used["a"] = 2  # this one came back
+            holder.time_last_used["a"] = 2  # this visitor came back
         events[0](SimpleNamespace(session_hash=session))
     assert forgotten == ["b"] and set(holder.session_data) == set(holder.time_last_used) == set("acd")
 
 
-def test_no_event_shows_progress_on_what_holds_others(app):
-    """It would be copied with all that is in it, at every message of any run (`progress_on`)."""
+def test_no_event_shows_progress_on_a_container(app):
+    """Gradio would copy a container with all its contents at every message of a run (`progress_on`)."""
     config = json.loads(app.get("/config")[1])
     kinds = {component["id"]: component["type"] for component in config["components"]}
-    shown = {kinds[one] for event in config["dependencies"] for one in event["show_progress_on"] or event["outputs"]}
+    shown = {
+        kinds[output] for event in config["dependencies"] for output in event["show_progress_on"] or event["outputs"]
+    }
     assert "html" in shown and not shown & {"accordion", "column", "group", "row", "tabs"}
 
 
-def test_nothing_to_do_takes_next_to_nothing(app):
-    """Its queue would look for work a thousand times a second, beside races that are timed."""
+def test_an_idle_app_uses_no_processor(app):
+    """Gradio's queue would poll a thousand times per second, during timed races, too."""
     process = psutil.Process(app.process.pid)
     seen = [sum(process.cpu_times()[:2])]
-    for _ in range(5):  # it may just have begun
+    for _ in range(5):  # the app may have just started
         time.sleep(1)
         seen.append(sum(process.cpu_times()[:2]))
     assert min(after - before for before, after in pairwise(seen)) < 0.05
 
 
-def test_a_page_at_rest_asks_for_no_frames(chromium, address):
-    """Gradio's notice that it loads would, sixty a second, as long as the page is open."""
+def test_an_idle_page_requests_no_frames(chromium, address):
+    """Gradio's loading notice would request sixty frames per second while the page is open."""
     context = chromium.new_context()
     context.add_init_script(
         "const ask = requestAnimationFrame; window.frames_asked = 0;"
@@ -115,17 +117,17 @@ def test_a_page_at_rest_asks_for_no_frames(chromium, address):
     page = context.new_page()
     page.goto(address)
     page.wait_for_function("window.lookahead && window.lookahead.state().run && window.frames_asked")
-    asked = [0, 1]
-    while asked[-1] > asked[-2] and len(asked) < 60:  # until its recording has been played
+    frames = [0, 1]
+    while frames[-1] > frames[-2] and len(frames) < 60:  # until the recording has ended
         page.locator("body").press("End")
         page.wait_for_timeout(500)
-        asked.append(page.evaluate("window.frames_asked"))
-    assert asked[-1] == asked[-2], asked
+        frames.append(page.evaluate("window.frames_asked"))
+    assert frames[-1] == frames[-2], frames
     context.close()
 
 
-def test_it_is_imported_without_stubs_for_editors():
-    """Which would be made anew, of parsed sources, at every start."""
+def test_gradio_is_imported_without_stubs_for_editors():
+    """Gradio would parse its sources and write the stubs at every start."""
     code = (
         "import ast, inspect\n"
         "segment, made = ast.get_source_segment, []\n"

@@ -1,7 +1,7 @@
 """The pass inspector, the card of a token and the lookahead microscope in a real page, fed with hand-made passes.
 
-No server, no model. The rejection-rule pass is small enough to do with a pencil; the window follows the proposer's own
-law (the oldest level leaves, what the target said enters), so births and settled guesses can be read off by eye.
+No server, no model. The rejection-rule pass is small enough to compute by hand. The window moves as lookahead's does (the
+oldest level is dropped, the target's predictions enter), so origins and repeated guesses can be checked by eye.
 """
 
 import pytest
@@ -34,16 +34,16 @@ const drawn = {...blank, index: 1, draft: draft([" a", " b", " e"], chain([1, 2,
   ...emit([" a", " c"], ["accepted", "correction"]),
   tests: [test(0, " a", "accepted", {p: 0.5, q: 0.8, draw: 0.3, top: best([" a", 0.5], [" d", 0.3])}), test(1, " b", "rejected", {p: 0.09, q: 0.6, draw: 0.4}),
           test(null, " c", "correction", {p: 0.68, draw: 0.2, top: best([" c", 0.7], [" d", 0.12], [" b", 0.09])})]};
-// A tree of point masses: " a" (0.2) rejected, then its sibling " b" with 0.3 / 0.8 of the rest accepted; " c" hangs below " a".
+// A tree of point masses: " a" (0.2) rejected, then its sibling " b" accepted with 0.3 / 0.8 of the residual; " c" is a child of " a".
 const forked = {...blank, index: 2, draft: draft([" a", " b", " d", " c", " e"], [-1, -1, -1, 0, 1], {chances: [0.6, 0.3, 0.1, 0.5, 0.4]}),
   statuses: ["rejected", "accepted", "unvisited", "unvisited", "rejected"], path: [1], ...emit([" b", " f"], ["accepted", "correction"]),
   tests: [test(0, " a", "rejected", {p: 0.2, q: 1, draw: 0.9}), test(1, " b", "accepted", {p: 0.375, q: 1, draw: 0.1, top: best([" c", 0.4], [" b", 0.3], [" a", 0.2])}),
           test(4, " e", "rejected", {p: 0.1, q: 1, draw: 0.5}), test(null, " f", "correction", {p: 0.5, draw: 0.7, top: best([" f", 0.45])})]};
-const tree = {...forked, tests: forked.tests.map(one => ({...one, q: null, draw: null}))};
+const tree = {...forked, tests: forked.tests.map(test => ({...test, q: null, draw: null}))};
 const naive = (piece, i, ms) => ({...blank, index: i, ...emit([piece], ["bonus"]), propose_s: 0, verify_s: ms / 1000, tests: [test(null, piece, "bonus", {p: 0.4, top: best([piece, 0.4])})]});
 const opaque = {...blank, index: 1, propose_s: 0, verify_s: 0.02, other_s: 0, ...emit([" a", " b"], ["accepted", "bonus"])};
 
-/** A window pass: levels as text, n-grams [pieces after the root, birth] as chains of their own. */
+/** A window pass: levels as text, n-grams [pieces after the root, origin] as separate chains. */
 function looked(index, levels, grams, accepted, own) {
   const pieces = [], parents = [], births = [];
   for (const [gram, birth] of grams) gram.forEach((piece, i) => { parents.push(i ? pieces.length - 1 : -1); pieces.push(piece); births.push(birth); });
@@ -55,7 +55,7 @@ function looked(index, levels, grams, accepted, own) {
   return {...blank, index, draft: draft(pieces, parents, {window: pieces.length - n, births}), statuses, path: accepted, tests,
           ...emit([...taken, own], [...taken.map(() => "accepted"), "bonus"])};
 }
-// N = 3, W = 3. Pass 2 is full and bears, at column 2 (1 from 0), "who sat on"; pass 3 tries it after " who".
+// N = 3, W = 3. Pass 2 is full and finds "who sat on" at column 2 (1 from 0); pass 3 verifies it after " who".
 const window3 = [
   looked(1, [[" the", " a", " b"]], [], [], " frog"),
   looked(2, [[" the", " who", " b"], [" a", " sat", " on"]], [[[" c", " d"], null]], [], " who"),
@@ -79,7 +79,7 @@ const logs = {
   window: () => logOf("greedy", [base, ["lookahead", [prefill, ...window3]]]),
   pool: () => logOf("greedy", [base, ["lookahead", [prefill, ...window3, looked(4, [[]], [[[" was", " it"], [3, 1]]], [0, 1], " big")]]]),
 };
-const I = {...modules.text, ...modules.draft, ...modules.places, ...modules.time, ...modules.pass, ...modules.numbers}, J = modules.jacobi;
+const I = {...modules.text, ...modules.draft, ...modules.positions, ...modules.time, ...modules.pass, ...modules.numbers}, J = modules.jacobi;
 window.asked = [];
 window.inspector = new modules.inspector.Inspector({close: () => asked.push("close"), go: (lane, step) => { asked.push([lane, step]); inspector.show(shownLog, lane, step); }});
 document.querySelector(".la-timeline").append(inspector.node);
@@ -91,7 +91,7 @@ BODY = '<body><button id="before">before</button><div class="la-timeline"></div>
 
 
 def blank(browser, script=FAKES, **options):
-    names = ("text", "draft", "places", "time", "pass", "jacobi", "heads", "inspector", "card")
+    names = ("text", "draft", "positions", "time", "pass", "jacobi", "heads", "inspector", "card")
     modules = exposed("page/numbers.js", "timeline/log.js", *(f"inspector/{name}.js" for name in names))
     return bare_page(browser, BODY, assets.style("timeline/timeline.css"), modules + script, **options)
 
@@ -110,9 +110,11 @@ def lines(page, selector):
 # ------------------------------------------------------------------ the pure functions
 
 
-def test_places_pair_every_rejection_with_what_was_settled_there(page):
-    places = page.evaluate("I.placesOf(forked).map(p => [p.at, p.node, p.rejected.map(t => t.row), p.settled.row])")
-    assert places == [[0, -1, [0], 1], [1, 1, [4], None]]
+def test_positions_pair_every_rejection_with_the_selected_token(page):
+    positions = page.evaluate(
+        "I.positionsOf(forked).map(p => [p.index, p.parentRow, p.rejected.map(t => t.row), p.settled.row])"
+    )
+    assert positions == [[0, -1, [0], 1], [1, 1, [4], None]]
 
 
 def test_outline_draws_a_tree_and_leaves_a_chain_alone(page):
@@ -124,12 +126,12 @@ def test_outline_draws_a_tree_and_leaves_a_chain_alone(page):
     }
 
 
-def test_fates_tell_never_reached_from_never_tested(page):
-    assert page.evaluate("[0, 1, 2, 3, 4].map(row => I.fateOf(tree, row))") == [
+def test_outcomes_distinguish_unreached_rows_from_untested_rows(page):
+    assert page.evaluate("[0, 1, 2, 3, 4].map(row => I.statusOf(tree, row))") == [
         "rejected", "accepted", "passed", "unreached", "rejected",
     ]  # fmt: skip
     cut = "({...greedy, statuses: ['accepted', 'accepted', 'unvisited', 'unvisited'], tests: greedy.tests.slice(0, 2), finish: 'eos'})"
-    assert page.evaluate(f"[2, 3].map(row => I.fateOf({cut}, row))") == ["ended", "unreached"]
+    assert page.evaluate(f"[2, 3].map(row => I.statusOf({cut}, row))") == ["ended", "unreached"]
 
 
 def test_context_is_the_end_of_prompt_and_text(page):
@@ -149,7 +151,7 @@ def test_numbers_have_at_most_three_digits(page):
     ]  # fmt: skip
 
 
-def test_costs_are_read_between_and_past_the_measured_points(page):
+def test_costs_are_interpolated_and_extrapolated(page):
     costs = "logs.greedy().header.costs"
     assert page.evaluate(f"[1, 2, 3, 5, 8].map(n => I.costOf({costs}, n))") == pytest.approx(
         [0.005, 0.006, 0.007, 0.009, 0.012]
@@ -158,7 +160,7 @@ def test_costs_are_read_between_and_past_the_measured_points(page):
     assert page.evaluate("[I.costOf(null, 3), I.costOf({rows: [1], seconds: [0.004]}, 9)]") == [None, 0.004]
 
 
-def test_a_pass_costs_so_many_median_naive_passes(page):
+def test_the_cost_of_a_pass_in_median_naive_passes(page):
     time = page.evaluate("I.timeOf(logs.greedy(), logs.greedy().lanes[1], greedy)")
     assert time["ordinary"]["seconds"] == pytest.approx(0.008), "the median of 7, 10 and 8 ms"
     assert time["sentence"] == "This pass cost 1.15 ordinary passes and emitted 3 tokens."
@@ -171,45 +173,45 @@ def test_a_pass_costs_so_many_median_naive_passes(page):
     )
 
 
-def test_the_draw_is_held_against_p_over_q(page):
-    rows = page.evaluate("I.passOf(logs.rejection(), 0, 1).rows.map(r => [r.fate, r.p, r.q, r.draw, r.until])")
+def test_the_draw_is_compared_with_p_over_q(page):
+    rows = page.evaluate("I.passOf(logs.rejection(), 0, 1).rows.map(r => [r.status, r.p, r.q, r.draw, r.threshold])")
     assert rows[0] == ["accepted", 0.5, 0.8, 0.3, pytest.approx(0.625)]
     assert rows[1] == ["rejected", 0.09, 0.6, 0.4, pytest.approx(0.15)]
     assert rows[2] == ["unreached", None, None, None, None]
 
 
-def test_the_residual_says_only_what_is_known(page):
-    sampled = page.evaluate("I.passOf(logs.rejection(), 0, 1).places[1]")
-    assert [e["text"] for e in sampled["list"]] == [" c", " d", " b"]
+def test_the_residual_has_bounds_where_q_is_unknown(page):
+    sampled = page.evaluate("I.passOf(logs.rejection(), 0, 1).positions[1]")
+    assert [e["text"] for e in sampled["tokens"]] == [" c", " d", " b"]
     left = sampled["residual"]["rows"]
     assert (left[0]["low"], left[0]["high"]) == (pytest.approx(0.3), 0.7), "q of the others is at most 0.4 in all"
     assert (left[1]["low"], left[1]["high"]) == (0, 0.12)
     assert left[2] == {"low": 0, "high": 0}, "the rejected token has q above p"
     assert sampled["residual"]["share"] == 0.68 and sampled["residual"]["left"] is None
-    mass = page.evaluate("I.passOf(logs.rejection(), 0, 2).places[0]")
+    mass = page.evaluate("I.passOf(logs.rejection(), 0, 2).positions[0]")
     assert mass["residual"]["left"] == pytest.approx(0.8) and mass["residual"]["rows"][1] == {"low": 0.3, "high": 0.3}
-    assert mass["residual"]["share"] is None, "the sibling was accepted: nothing was drawn from the rest"
-    assert page.evaluate("I.passOf(logs.greedy(), 1, 1).places.map(p => p.residual)") == [None] * 3
+    assert mass["residual"]["share"] is None, "the sibling was accepted: nothing was drawn from the residual"
+    assert page.evaluate("I.passOf(logs.greedy(), 1, 1).positions.map(p => p.residual)") == [None] * 3
 
 
-def test_second_siblings_are_tested_against_the_rest(page):
-    rows = page.evaluate("I.passOf(logs.rejection(), 0, 2).rows.map(r => [r.text, r.later])")
+def test_second_siblings_are_tested_against_the_residual(page):
+    rows = page.evaluate("I.passOf(logs.rejection(), 0, 2).rows.map(r => [r.text, r.isResidual])")
     assert dict(rows) == {" a": False, " c": False, " b": True, " e": False, " d": False}
 
 
-def test_favourites_mark_what_was_drafted_and_add_what_was_not_among_them(page):
-    spot = page.evaluate("I.passOf(logs.greedy(), 1, 1).places[2]")
-    got = [(e["text"], e["p"], e["favourite"], e["drafted"], e["rejected"], e["emitted"]) for e in spot["list"]]
+def test_candidates_include_drafted_and_emitted_tokens(page):
+    position = page.evaluate("I.passOf(logs.greedy(), 1, 1).positions[2]")
+    got = [(e["text"], e["p"], e["candidate"], e["drafted"], e["rejected"], e["emitted"]) for e in position["tokens"]]
     assert got == [
         (" c", 0.6, True, False, False, True),
         (" e", 0.25, True, False, False, False),
         (" d", 0.003, False, True, True, False),
     ]
-    assert page.evaluate("I.passOf(logs.greedy(), 1, 1).places[0].entropy") == "1.50 bits"
+    assert page.evaluate("I.passOf(logs.greedy(), 1, 1).positions[0].entropy") == "1.50 bits"
 
 
 @pytest.mark.parametrize(
-    ("part", "fate", "words", "said"),
+    ("part", "status", "lead", "quotation"),
     [
         ("{kind: 'accepted', row: 0, emitted: 0}", "accepted", "accepted: the target’s choice too", None),
         ("{kind: 'rejected', row: 2, emitted: -1}", "rejected", "rejected: the target’s choice is ", "c"),
@@ -224,10 +226,10 @@ def test_favourites_mark_what_was_drafted_and_add_what_was_not_among_them(page):
         ("{kind: 'tick', row: -1, emitted: -1}", "none", "drafted 4, accepted 2, then the target wrote ", "c"),
     ],
 )
-def test_token_outcomes(page, part, fate, words, said):
-    one = page.evaluate(f"I.tokenOf(logs.greedy(), 1, 1, {part})")
-    assert (one["fate"], one["outcome"]["words"], one["outcome"]["said"]) == (fate, words, said)
-    assert (one["p"] is None) == (fate in ("unreached", "ghost", "none")), "a ghost gives nothing away"
+def test_token_outcomes(page, part, status, lead, quotation):
+    details = page.evaluate(f"I.tokenOf(logs.greedy(), 1, 1, {part})")
+    assert (details["status"], details["outcome"]["lead"], details["outcome"]["quotation"]) == (status, lead, quotation)
+    assert (details["p"] is None) == (status in ("unreached", "ghost", "none")), "a token that is not verified has no p"
 
 
 # ------------------------------------------------------------------ the window
@@ -235,7 +237,7 @@ def test_token_outcomes(page, part, fate, words, said):
 
 def test_window_columns_and_levels_follow_from_the_parents(page):
     shapes = page.evaluate(
-        "[1, 2, 3].map(i => { const w = J.windowOf(logs.window(), 1, i); return [w.columns, w.levels.length, w.moved, w.full]; })"
+        "[1, 2, 3].map(i => { const w = J.windowOf(logs.window(), 1, i); return [w.columns, w.levels.length, w.change, w.full]; })"
     )
     assert shapes == [[3, 1, "opened", False], [3, 2, "grew", True], [3, 2, "moved", True]]
     narrow = "logOf('greedy', [['lookahead', [prefill, looked(1, [[' a']], [], [], ' b'), looked(2, [[' a'], [' b']], [], [], ' c')]]])"
@@ -243,36 +245,38 @@ def test_window_columns_and_levels_follow_from_the_parents(page):
     assert lengths == [1, 1]
 
 
-def test_what_the_target_said_is_the_next_pass_s_newest_level(page):
-    assert page.evaluate("J.windowOf(logs.window(), 1, 2).said.map(cell => cell.text)") == [" sat", " on", " it"]
-    assert page.evaluate("J.windowOf(logs.window(), 1, 3).said") is None
+def test_the_targets_predictions_are_the_next_passs_newest_level(page):
+    assert page.evaluate("J.windowOf(logs.window(), 1, 2).predictions.map(cell => cell.text)") == [" sat", " on", " it"]
+    assert page.evaluate("J.windowOf(logs.window(), 1, 3).predictions") is None
 
 
-def test_a_guess_is_settled_when_the_iteration_before_had_it_for_the_same_place(page):
-    marks = "level.map(cell => cell.settled)"
+def test_a_guess_repeats_if_the_previous_iteration_had_it_at_the_same_position(page):
+    marks = "level.map(cell => cell.repeats)"
     assert page.evaluate(f"J.windowOf(logs.window(), 1, 3).levels.map(level => {marks})") == [
         [False] * 3,
-        [True, True, False],  # " sat", " on" stood one level up, one column to the right
+        [True, True, False],  # " sat", " on" are one level up, one column to the right
     ]
-    assert page.evaluate(f"(level => {marks})(J.windowOf(logs.window(), 1, 2).said)") == [True, True, False]
+    assert page.evaluate(f"(level => {marks})(J.windowOf(logs.window(), 1, 2).predictions)") == [True, True, False]
 
 
-def test_births_point_at_a_pass_and_its_column_spells_the_n_gram(page):
-    tried = page.evaluate("J.triedOf(logs.window(), 1, 3)")
-    assert tried[0]["birth"] == {"kind": "pass", "pass": 2, "column": 2, "step": 2}
-    assert (tried[0]["outcome"], tried[0]["whole"]) == ("accepted", True)
-    assert tried[1]["birth"] == {"kind": "prompt"} and tried[1]["outcome"] == "not tested: another branch was accepted"
-    column = page.evaluate(
-        "(() => { const w = J.windowOf(logs.window(), 1, 2); return [...w.levels, w.said].map(level => level[1].text).join(''); })()"
+def test_the_origin_is_a_pass_whose_column_has_the_n_gram(page):
+    ngrams = page.evaluate("J.ngramsOf(logs.window(), 1, 3)")
+    assert ngrams[0]["origin"] == {"kind": "pass", "pass": 2, "column": 2, "step": 2}
+    assert (ngrams[0]["outcome"], ngrams[0]["isAccepted"]) == ("accepted", True)
+    assert (
+        ngrams[1]["origin"] == {"kind": "prompt"} and ngrams[1]["outcome"] == "not tested: another branch was accepted"
     )
-    assert column == tried[0]["root"] + "".join(t["text"] for t in tried[0]["tokens"])
+    column = page.evaluate(
+        "(() => { const w = J.windowOf(logs.window(), 1, 2); return [...w.levels, w.predictions].map(level => level[1].text).join(''); })()"
+    )
+    assert column == ngrams[0]["root"] + "".join(t["text"] for t in ngrams[0]["tokens"])
 
 
-def test_n_grams_that_share_a_beginning_keep_their_own_birthplaces(page):
-    tried = page.evaluate("""(() => { const s = looked(3, [[" a"]], [[[" b", " c"], [1, 0]]], [0], " d"), d = s.draft;   // " b", then " c" or " e"
+def test_n_grams_with_a_common_prefix_have_different_origins(page):
+    ngrams = page.evaluate("""(() => { const s = looked(3, [[" a"]], [[[" b", " c"], [1, 0]]], [0], " d"), d = s.draft;   // " b", then " c" or " e"
       const merged = {...s, statuses: ["accepted", "rejected", "rejected", "window"], draft: {...d, tokens: [1, 2, 4, 0], pieces: [" b", " c", " e", " a"], parents: [-1, 0, 0, -1], sources: ["", "", "", ""], births: [[1, 0], [1, 0], [2, 4], null]}};
-      return J.triedOf(logOf("greedy", [["lookahead", [prefill, merged]]]), 0, 1).map(g => [g.path, g.birth.pass, g.birth.column, g.birth.step, g.outcome]); })()""")
-    assert tried == [
+      return J.ngramsOf(logOf("greedy", [["lookahead", [prefill, merged]]]), 0, 1).map(g => [g.path, g.origin.pass, g.origin.column, g.origin.step, g.outcome]); })()""")
+    assert ngrams == [
         [[0, 1], 1, 1, -1, "1 of 2 accepted, then rejected"],
         [[0, 2], 2, 5, -1, "1 of 2 accepted, then rejected"],
     ]
@@ -280,14 +284,14 @@ def test_n_grams_that_share_a_beginning_keep_their_own_birthplaces(page):
 
 def test_mask_is_the_ancestors(page):
     rows = page.evaluate("J.maskOf(logs.window(), 1, 3)")
-    assert [row["sees"] for row in rows] == [
+    assert [row["attendsTo"] for row in rows] == [
         [0], [0, 1], [0, 1, 2], [0, 3], [0, 3, 4],
         [0, 5], [0, 5, 6], [0, 5, 6, 7], [0, 5, 8], [0, 5, 6, 9], [0, 5, 6, 7, 10],
     ]  # fmt: skip
     assert [rows[i]["name"] for i in (0, 2, 3, 9)] == [
         "the text’s last token", "n-gram 1, token 3", "n-gram 2, token 2", "window level 2, column 2",
     ]  # fmt: skip
-    assert page.evaluate("J.seesWords(10, [0, 5, 6, 7, 10])") == "the text, row 0, rows 5 to 7 and itself"
+    assert page.evaluate("J.attendsToLabel(10, [0, 5, 6, 7, 10])") == "the text, row 0, rows 5 to 7 and itself"
 
 
 # ------------------------------------------------------------------ the panel
@@ -314,12 +318,12 @@ def test_a_greedy_pass_reads_left_to_right(page):
     assert widths[1] == pytest.approx([8 / 9.2], abs=0.01), "the ordinary pass is on the same scale"
 
 
-def test_the_coupled_rule_says_whose_noise_it_is(page):
+def test_the_coupled_rule_mentions_the_shared_noise(page):
     page.evaluate("open('coupled', 1, 1)")
     assert "shared noise of each position" in page.inner_text(".la-i-flow")
 
 
-def test_a_rejection_pass_shows_bar_draw_and_rest(page):
+def test_a_rejection_pass_shows_bar_draw_and_residual(page):
     page.evaluate("open('rejection', 0, 1)")
     rows = lines(page, ".la-i-table")
     assert rows[0][1:4] == ["0.800", "0.500", "✓draw 0.300, below p/q 0.625: accepted"]
@@ -328,8 +332,8 @@ def test_a_rejection_pass_shows_bar_draw_and_rest(page):
     bars = page.evaluate("""[...document.querySelectorAll('.la-i-draws')].map(box => { const all = box.getBoundingClientRect(), dot = box.querySelector('.la-i-dot').getBoundingClientRect();
       return [box.querySelector('.la-i-zone').getBoundingClientRect().width / all.width, (dot.left + dot.width / 2 - all.left) / all.width]; })""")
     assert bars == [pytest.approx([0.625, 0.3], abs=0.02), pytest.approx([0.15, 0.4], abs=0.02)]
-    rest = lines(page, ".la-i-wide")
-    assert rest == [
+    residual = lines(page, ".la-i-wide")
+    assert residual == [
         ["c", "0.700", "0.300 to 0.700", "emitted"],
         ["d", "0.120", "0 to 0.120", ""],
         ["b", "0.090", "0", "rejected"],
@@ -359,7 +363,7 @@ def test_short_forms(page):
     assert page.locator(".la-i-table, .la-i-cost").count() == 0 and "11.8 ms" in page.inner_text(".la-i-key")
     page.evaluate("open('greedy', 0, 1)")
     assert "no draft" in page.inner_text(".la-i-says") and page.locator(".la-i-table").count() == 0
-    assert page.locator(".la-i-favourites").count() == 1 and "0.90 ordinary passes" in page.inner_text(".la-i-cost")
+    assert page.locator(".la-i-candidates").count() == 1 and "0.90 ordinary passes" in page.inner_text(".la-i-cost")
     page.evaluate("open('opaque', 1, 1)")
     assert "not its drafts or tests" in page.inner_text(".la-inspector") and page.locator(".la-i-place").count() == 0
     assert "pass and drafting 20.0 ms" in page.inner_text(".la-i-key") and "2.50 ordinary passes" in page.inner_text(
@@ -386,7 +390,7 @@ def test_buttons_keys_and_focus(page):
     assert page.evaluate("inspector.node.hidden"), "there is no such pass"
 
 
-def test_showing_the_same_pass_again_touches_nothing(page):
+def test_showing_the_same_pass_again_changes_nothing(page):
     page.evaluate("open('greedy', 1, 1)")
     page.evaluate("window.kept = document.querySelector('.la-i-table'); inspector.show(shownLog, 1, 1)")
     assert page.evaluate("kept.isConnected")
@@ -423,12 +427,12 @@ def test_card_of_naive_and_opaque_tokens(page):
 # ------------------------------------------------------------------ the microscope
 
 
-def test_microscope_shows_grid_births_and_said(page):
+def test_microscope_shows_grid_origins_and_predictions(page):
     page.evaluate("open('window', 1, 3)")
     assert lines(page, ".la-m-grid") == [["level 1oldest", "a", "sat", "on"], ["level 2newest", "sat=", "on=", "it"]]
-    tried = lines(page, "table.la-m-tried")
-    assert tried[0] == ["1", "who sat on", "pass 2, column 2", "✓accepted"]
-    assert tried[1][2:] == ["from the prompt", "–not tested: another branch was accepted"]
+    ngrams = lines(page, "table.la-m-tried")
+    assert ngrams[0] == ["1", "who sat on", "pass 2, column 2", "✓accepted"]
+    assert ngrams[1][2:] == ["from the prompt", "–not tested: another branch was accepted"]
     assert "confidence" not in page.inner_text(".la-i-table") and "reports no confidence" in page.inner_text(
         ".la-i-flow"
     )
@@ -443,7 +447,7 @@ def test_microscope_shows_grid_births_and_said(page):
     ) and "None: no n-gram in the pool" in page.inner_text(".la-microscope")
 
 
-def test_n_grams_tried_without_a_window_have_their_birthplace_too(page):
+def test_n_grams_verified_without_a_window_have_an_origin(page):
     page.evaluate("open('pool', 1, 4)")
     assert lines(page, "table.la-m-tried") == [["1", "it was it", "pass 3, column 2", "✓accepted"]]
     assert page.locator(".la-m-grid, .la-m-mask").count() == 0
@@ -467,7 +471,7 @@ def test_mask_is_read_by_pointer_and_by_keyboard(page):
     )
 
 
-def test_the_breadcrumb_zooms_from_the_text_to_one_rows_numbers(page):
+def test_the_breadcrumb_leads_from_the_text_to_a_rows_numbers(page):
     page.evaluate("open('greedy', 1, 1)")
     crumbs, field = page.locator(".la-i-crumbs"), page.locator(".la-i-rows .la-m-field")
     zoomed = page.locator(".la-i-place.la-i-zoomed")
@@ -488,7 +492,7 @@ def test_the_breadcrumb_zooms_from_the_text_to_one_rows_numbers(page):
     page.keyboard.press("End")
     page.keyboard.press("ArrowDown")
     assert crumbs.text_content().endswith("row 3: d, not tested") and zoomed.count() == 0, (
-        "its row came after a refusal"
+        "its row comes after a rejected row"
     )
     page.evaluate("open('greedy', 0, 1)")
     assert crumbs.text_content() == "text › pass 1 of 3 › row 0: time" and field.count() == 0
@@ -498,7 +502,7 @@ def test_the_breadcrumb_zooms_from_the_text_to_one_rows_numbers(page):
     assert page.evaluate("asked.at(-1)") == "close"
 
 
-def test_a_large_mask_is_cut_and_says_so(page):
+def test_a_large_mask_is_cut_with_a_note(page):
     page.evaluate("""(() => { const level = Array.from({length: 15}, () => ' a'), big = looked(1, [level], [], [], ' b'), bigger = looked(2, [level, level, level, level, level], [], [], ' c');
       open(logOf('greedy', [['lookahead', [prefill, big, bigger]]]), 0, 2); })()""")
     assert "the first 60 of 76 rows" in page.inner_text(".la-microscope")
@@ -510,7 +514,7 @@ def test_a_large_mask_is_cut_and_says_so(page):
 
 HOSTILE = """(() => { const bad = '<img src=x onerror="window.hit=1">\\u202E' + 'e' + '\\u0301'.repeat(5000);
   const swap = list => list.map(() => bad), step = s => ({...s, pieces: swap(s.pieces), draft: {...s.draft, pieces: swap(s.draft.pieces), sources: swap(s.draft.sources)},
-    tests: s.tests.map(one => ({...one, top: one.top.map(([i, , p]) => [i, bad, p])}))});
+    tests: s.tests.map(test => ({...test, top: test.top.map(([i, , p]) => [i, bad, p])}))});
   return logOf(NAME, [[bad.slice(0, 150), [prefill, ...STEPS.map(step)]]], {prompt: {text: bad, tokens: [], pieces: []}}); })()"""
 
 

@@ -1,4 +1,4 @@
-"""How the inspector draws a trained head's draft: what was read, who knew whom, and where it ended. No server, no model."""
+"""The inspector's drawing of a trained head's draft: the head's input, its tokens, and the end of the draft. No server, no model."""
 
 import pytest
 from test_inspector import FAKES, lines
@@ -12,11 +12,11 @@ HEADS = (
 const H = modules.heads;
 const head = extra => ({name: "a head", taps: [2, 5, 7, 10], layers: 12, slots: 8, markov: true, confident: true, ...extra});
 const heads = {block: head(), eagle: head({taps: [2, 6, 9], slots: 1, markov: false, confident: false}), medusa: head({taps: [12], slots: 4, markov: false, confident: false})};
-const of = (name, step) => ({...step, draft: {...step.draft, sources: step.draft.sources.map(() => name)}});
-/** A log whose last lane is `method` with the head `kind`, its pass the greedy one, or that tree. */
+const draftedBy = (name, step) => ({...step, draft: {...step.draft, sources: step.draft.sources.map(() => name)}});
+/** A log whose last lane is `method` with the head `kind`; its pass is `step`. */
 function drafted(method, kind, {step = greedy, source = method, settings = {}, changed = {}, before = []} = {}) {
   const models = {spec: "pocket", target: "t", drafts: {}, heads: {...heads, [kind]: {...heads[kind], ...changed}}};
-  const log = logOf("greedy", [base, [method, [prefill, ...before, of(source, step)]]], {models, prompt: {text: "Once upon a time", tokens: [], pieces: ["Once", " upon", " a", " time"]}});
+  const log = logOf("greedy", [base, [method, [prefill, ...before, draftedBy(source, step)]]], {models, prompt: {text: "Once upon a time", tokens: [], pieces: ["Once", " upon", " a", " time"]}});
   log.lanes[1].options = {draft: kind};
   log.modelled = [kind, `${kind}-tree`];
   Object.assign(log.header.settings, {k: "auto", max_new_tokens: 64}, settings);
@@ -31,18 +31,18 @@ def blank(browser, **options):
     return inspected(browser, HEADS, **options)
 
 
-def places(page):
-    """Label and tokens of every place of the draft, as they are read."""
+def positions(page):
+    """Label and tokens of every position of the draft."""
     return page.evaluate(
         "[...document.querySelectorAll('.la-h-place')].map(li => [...li.querySelectorAll('.la-i-label, .la-i-token, .la-h-none')].map(n => n.textContent))"
     )
 
 
-# ------------------------------------------------------------------ what was read
+# ------------------------------------------------------------------ the head's input
 
 
 @pytest.mark.parametrize(
-    ("taps", "layers", "words"),
+    ("taps", "layers", "label"),
     [
         ([2, 5, 7, 10], 12, "the hidden states after layers 2, 5, 7 and 10 of 12"),
         ([12], 12, "the hidden states after the last of 12 layers"),
@@ -51,9 +51,9 @@ def places(page):
         (list(range(1, 12)), 12, "the hidden states after layers 1, 2, 3, 4, 5, 6, 7, 8 and 3 more of 12"),
     ],
 )
-def test_layers_are_named(page, taps, layers, words):
+def test_layers_are_named(page, taps, layers, label):
     changed = f"{{changed: {{taps: {taps}, layers: {layers}}}}}"
-    assert page.evaluate(f"H.draftingOf(drafted('block', 'block', {changed}), 1, 1).words") == words
+    assert page.evaluate(f"H.draftingOf(drafted('block', 'block', {changed}), 1, 1).layersLabel") == label
 
 
 def test_read_layers_are_tall_filled_and_numbered(page):
@@ -67,7 +67,7 @@ def test_read_layers_are_tall_filled_and_numbered(page):
     assert page.evaluate("[...document.querySelectorAll('.la-h-layers text')].map(t => t.textContent)") == [
         "2", "5", "7", "10",
     ]  # fmt: skip
-    assert page.get_attribute(".la-h-layers", "aria-hidden") == "true", "the sentence above says it"
+    assert page.get_attribute(".la-h-layers", "aria-hidden") == "true", "the sentence above has its meaning"
 
 
 def test_a_block_reads_all_before_the_anchor_and_medusa_one_state(page):
@@ -89,17 +89,17 @@ def test_eagle_reads_pairs(page):
     assert lines(page, ".la-h-text") == [["states of", "…", "Once", "upon", "a"]]
 
 
-def test_text_written_before_the_pass_is_read_too(page):
-    page.evaluate("seen(drafted('block', 'block', {before: [of('block', greedy)]}), 2)")
+def test_the_head_reads_text_that_was_emitted_before_the_pass(page):
+    page.evaluate("seen(drafted('block', 'block', {before: [draftedBy('block', greedy)]}), 2)")
     assert page.inner_text(".la-h-text thead").split() == ["token", "…", "time", "a", "b", "c"]
 
 
 # ------------------------------------------------------------------ how it drafted
 
 
-def test_a_block_has_its_slots_arrows_confidences_and_what_is_left_empty(page):
+def test_a_block_has_slots_arrows_confidences_and_empty_slots(page):
     page.evaluate("seen(drafted('block', 'block'))")
-    assert places(page) == [
+    assert positions(page) == [
         ["anchor", " time"], ["slot 1", " a"], ["slot 2", " b"], ["slot 3", " d"], ["slot 4", " e"],
         ["slot 5", "empty"], ["slot 6", "empty"], ["slot 7", "empty"], ["slot 8", "empty"],
     ]  # fmt: skip
@@ -117,7 +117,7 @@ def test_a_block_has_its_slots_arrows_confidences_and_what_is_left_empty(page):
     assert "1 pass of the head" in text and "Markov" in text and "its estimate that the token is accepted" in text
     assert "not worth its row" in text and "4 slots empty" in text
     fates = page.evaluate("[...document.querySelectorAll('.la-h-token .la-i-unseen')].map(n => n.textContent)")
-    assert fates[:3] == [", accepted", ", accepted", ", rejected"], "in words, beside colour and shape"
+    assert fates[:3] == [", accepted", ", accepted", ", rejected"], "as text, in addition to colour and shape"
 
 
 @pytest.mark.parametrize(
@@ -125,21 +125,26 @@ def test_a_block_has_its_slots_arrows_confidences_and_what_is_left_empty(page):
     [
         ("{k: 4}", "{}", "k"),
         ("{k: 5}", "{}", ""),
-        ("{k: 4, max_new_tokens: 5}", "{}", "room"),
+        ("{k: 4, max_new_tokens: 5}", "{}", "max_tokens"),
         ("{}", "{slots: 4}", "full"),
-        ("{}", "{}", "unworthy"),
+        ("{}", "{}", "auto"),
     ],
 )
-def test_why_a_draft_ended_as_far_as_the_record_tells(page, settings, changed, end):
+def test_the_reason_for_the_end_of_a_draft(page, settings, changed, end):
     log = f"drafted('block', 'block', {{settings: {settings}, changed: {changed}}})"
     assert page.evaluate(f"H.draftingOf({log}, 1, 1).end") == end
     page.evaluate(f"seen({log})")
     text = page.inner_text(".la-drafting")
-    words = {"k": "k is 4", "room": "the text ends here", "full": "All 4 slots were used", "unworthy": "not worth"}
-    assert [key for key, part in words.items() if part in text] == ([end] if end else [])
+    sentences = {
+        "k": "k is 4",
+        "max_tokens": "the text ends here",
+        "full": "All 4 slots were used",
+        "auto": "not worth",
+    }
+    assert [key for key, part in sentences.items() if part in text] == ([end] if end else [])
 
 
-def test_without_its_parts_a_block_claims_neither(page):
+def test_a_block_without_markov_and_confidence_mentions_neither(page):
     page.evaluate("seen(drafted('block', 'block', {changed: {markov: false, confident: false}}))")
     text = page.inner_text(".la-drafting")
     assert "Slots do not read each other" in text and "Markov" not in text and "confidence" not in text
@@ -148,7 +153,7 @@ def test_without_its_parts_a_block_claims_neither(page):
 
 def test_eagle_goes_token_by_token_on_its_own_features(page):
     page.evaluate("seen(drafted('eagle', 'eagle'))")
-    assert [place[0] for place in places(page)] == [
+    assert [position[0] for position in positions(page)] == [
         "last token", "pass 1from the target’s states", *(f"pass {i}from its own feature" for i in (2, 3, 4)),
     ]  # fmt: skip
     assert page.evaluate(
@@ -157,21 +162,21 @@ def test_eagle_goes_token_by_token_on_its_own_features(page):
     assert "4 passes of the head" in page.inner_text(".la-drafting") and "empty" not in page.inner_text(".la-drafting")
 
 
-def test_medusa_s_heads_know_nothing_of_each_other(page):
+def test_medusas_heads_do_not_read_each_other(page):
     page.evaluate("seen(drafted('medusa', 'medusa'))")
-    assert [place[0] for place in places(page)] == ["last token", "head 1", "head 2", "head 3", "head 4"]
+    assert [position[0] for position in positions(page)] == ["last token", "head 1", "head 2", "head 3", "head 4"]
     assert page.locator(".la-h-arrow").count() == 0 and "They do not read each other" in page.inner_text(".la-drafting")
 
 
-def test_a_tree_stands_by_depth_each_token_with_the_one_above(page):
+def test_a_tree_is_drawn_by_depth_with_each_tokens_parent(page):
     page.evaluate("seen(drafted('block-tree', 'block', {step: tree}))")
-    assert places(page)[1:3] == [["slot 1", " a", " b", " d"], ["slot 2", " c", "a", " e", "b"]]
+    assert positions(page)[1:3] == [["slot 1", " a", " b", " d"], ["slot 2", " c", "a", " e", "b"]]
     text = page.inner_text(".la-drafting")
     assert "after a" in text and "after b" in text and "confidence" not in text, "a tree's numbers are probabilities"
     assert page.locator(".la-h-empty").count() == 6
 
 
-# ------------------------------------------------------------------ names that the page has never heard of
+# ------------------------------------------------------------------ names that are unknown to the page
 
 
 @pytest.mark.parametrize(
@@ -182,26 +187,26 @@ def test_a_tree_stands_by_depth_each_token_with_the_one_above(page):
         ("{taps: [12], layers: 12, slots: 1}", "passes", "pass 1from the target’s states"),
     ],
 )
-def test_a_head_is_drawn_by_its_record_whatever_it_is_called(page, record, shape, first):
+def test_a_head_is_drawn_by_its_record_under_any_name(page, record, shape, first):
     log = f"drafted('echo', 'novel', {{changed: {{name: 'a head', markov: false, confident: false, ...{record}}}}})"
     assert page.evaluate(f"H.draftingOf({log}, 1, 1).shape") == shape
     page.evaluate(f"seen({log})")
-    assert [place[0] for place in places(page)][1] == first
+    assert [position[0] for position in positions(page)][1] == first
 
 
 def test_a_tree_of_an_unknown_method_is_drawn_with_its_tests(page):
-    page.evaluate("open(logOf('greedy', [base, ['echo', [prefill, of('echo', tree)]]]), 1, 1)")
+    page.evaluate("open(logOf('greedy', [base, ['echo', [prefill, draftedBy('echo', tree)]]]), 1, 1)")
     assert page.inner_text(".la-i-title").startswith("echo: ")
     assert page.locator("th.la-i-drafted").count() > 5 and page.locator(".la-drafting, .la-microscope").count() == 0
 
 
-# ------------------------------------------------------------------ when there is nothing to draw
+# ------------------------------------------------------------------ drafts without a trained head
 
 
 @pytest.mark.parametrize(
     "log",
     [
-        "logs.greedy()",  # a draft model; a trace from before there were heads
+        "logs.greedy()",  # a draft model; a recording from before there were heads
         "drafted('draft', 'offdomain', {source: 'draft'})",
         "drafted('hybrid', 'block', {source: 'suffix'})",
         "drafted('block', 'block', {step: naive(' a', 1, 7)})",
@@ -219,10 +224,10 @@ def test_a_hybrid_that_drafts_with_a_head_has_it(page, source):
     assert page.locator(".la-h-place").count() == 9
 
 
-# ------------------------------------------------------------------ strangers' files, phones
+# ------------------------------------------------------------------ untrusted files, phones
 
 
-def test_a_stranger_s_head_neither_floods_the_page_nor_becomes_markup(page):
+def test_an_untrusted_head_is_cut_and_stays_text(page):
     page.evaluate("""(() => { const bad = '<img src=x onerror="window.hit=1">';
       const step = {...greedy, draft: {...greedy.draft, pieces: greedy.draft.pieces.map(() => bad)}};
       const log = drafted('block', 'block', {step, changed: {name: bad, layers: 1e9, slots: 1e9, taps: Array.from({length: 5000}, (_, i) => i)}});
@@ -234,7 +239,7 @@ def test_a_stranger_s_head_neither_floods_the_page_nor_becomes_markup(page):
 
 
 @pytest.mark.parametrize("log", ["drafted('block', 'block')", "drafted('eagle-tree', 'eagle', {step: tree})"])
-def test_on_a_phone_it_is_a_list_from_above_to_below(chromium, log):
+def test_on_a_phone_it_is_a_vertical_list(chromium, log):
     page = blank(chromium, size=(390, 844))
     page.evaluate(f"seen({log})")
     assert page.evaluate("inspector.node.scrollWidth <= inspector.node.clientWidth")

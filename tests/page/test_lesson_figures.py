@@ -1,4 +1,4 @@
-"""The lessons' figures: their arithmetic by value, and that each answers a drag and a key within a frame."""
+"""The lessons' figures: their arithmetic, and the reaction of each to a drag and a key within a frame."""
 
 import json
 
@@ -40,7 +40,7 @@ def test_speedups_are_the_lessons_own(page):
         assert page.evaluate(pass_of, [{**at, "alpha": alpha}, k]) == pytest.approx(expected, abs=0.005)
 
 
-def test_what_is_left_of_p(page):
+def test_the_residual(page):
     p, q = [0.5, 0.3, 0.2], [0.2, 0.7, 0.1]
     assert page.evaluate("([p, q]) => modules.overlap.residual(p, q)", [p, q]) == pytest.approx([0.75, 0, 0.25])
     assert page.evaluate("p => modules.overlap.residual(p, p)", p) is None
@@ -52,16 +52,16 @@ def test_dice_settle_on_p(page):
     host = mounted(page, "overlap")
     for _ in range(30):
         host.get_by_role("button", name="throw 200 dice").click()
-    words = host.locator(".la-f-advice").inner_text()
-    assert "After 6000 throws" in words
-    cat, dog, fox = (float(words.split(f"{word} ")[-1].split(",")[0].rstrip(".")) for word in ("cat", "dog", "fox"))
+    advice = host.locator(".la-f-advice").inner_text()
+    assert "After 6000 throws" in advice
+    cat, dog, fox = (float(advice.split(f"{word} ")[-1].split(",")[0].rstrip(".")) for word in ("cat", "dog", "fox"))
     assert (cat, dog, fox) == pytest.approx((0.5, 0.3, 0.2), abs=0.04), "though q is 0.2, 0.7, 0.1"
 
 
 def test_a_pass_by_pencil(page):
     pass_of = "draft => modules.pencil.passOf(draft)"
     assert page.evaluate(pass_of, ["quick", "brown", "fox", "jumps"]) == {
-        "fates": ["accepted", "accepted", "rejected", "not tested"], "written": ["quick", "brown", "dog"], "kept": 3,
+        "outcomes": ["accepted", "accepted", "rejected", "not tested"], "written": ["quick", "brown", "dog"], "kept": 3,
     }  # fmt: skip
     assert len(page.evaluate(pass_of, ["quick", "brown", "dog", "sleeps"])["written"]) == 5, "the bonus"
     host = mounted(page, "pencil")
@@ -80,8 +80,8 @@ def test_matches_windows_and_shelves(page):
     assert page.evaluate("w => modules.matching.followers(w)", [*words, "sat", "on", "the"]) == [
         ["cat", 2], ["mat", 1], ["dog", 1],
     ]  # fmt: skip
-    answers = page.evaluate("modules.window.passes().map(pass => pass.answers.join(' '))")
-    assert answers == ["cat a sat .", "cat sat mat on", "cat sat on .", "cat sat on a"], "as in the lesson's table"
+    predictions = page.evaluate("modules.window.passes().map(pass => pass.predictions.join(' '))")
+    assert predictions == ["cat a sat .", "cat sat mat on", "cat sat on .", "cat sat on a"], "as in the lesson's table"
     assert "cat sat" in page.evaluate("modules.window.poolOf(1)")
     assert page.evaluate("modules.shelf.reads(2, true).join(' ')") == "Once there was a small green toad"
     assert page.evaluate("modules.shelf.reads(2, false).join(' ')") == "Once there was a small green frog who toad"
@@ -89,7 +89,7 @@ def test_matches_windows_and_shelves(page):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_answers_the_keyboard(page, name):
+def test_each_reacts_to_the_keyboard(page, name):
     host = mounted(page, name)
     before = host.inner_text()
     handle = host.get_by_role("slider").first if name != "pencil" else host.get_by_label("drafted word 2")
@@ -103,7 +103,7 @@ def test_each_answers_the_keyboard(page, name):
 
 
 @pytest.mark.parametrize("size", [(900, 900), (390, 844)])
-def test_none_is_wider_than_its_place(chromium, size):
+def test_none_is_wider_than_the_page(chromium, size):
     page = blank(chromium, size)
     for name in NAMES:
         mounted(page, name)
@@ -121,7 +121,7 @@ def test_axe_finds_nothing_in_them(chromium, theme):
     page.close()
 
 
-# Milliseconds of each of 120 moves, layout included: of what is dragged by a pointer, of a slider, of a field.
+# Milliseconds per move with layout, for 120 moves: of a dragged handle, a slider, or a text field.
 MOVES = """async node => {
   const box = node.getBoundingClientRect(), x = box.x + box.width / 2, y = box.y + box.height / 2, range = node.type === 'range';
   const fire = (type, dx) => node.dispatchEvent(new PointerEvent(type, {clientX: x + dx, clientY: y - dx / 2, pointerId: 1, bubbles: true}));

@@ -1,4 +1,4 @@
-"""Every race of every lesson shows what its lesson says of it. Races repeat, so this holds for every reader."""
+"""Each race of each lesson shows the effect that its lesson describes. Races are reproducible, so each reader sees it."""
 
 import pytest
 
@@ -18,7 +18,7 @@ RACES = {
 
 @pytest.fixture(scope="module")
 def raced(models):
-    """The trace of a lesson's race, by the race's id."""
+    """Return the trace of a lesson's race by the race's id."""
     traces = {}
 
     def run(name):
@@ -28,7 +28,7 @@ def raced(models):
             options = form.options(fields) | widget.options
             methods = form.lanes(widget.methods[-1], widget.methods[:-1])
             race = lookahead.race(models, widget.prompt, methods, **options)
-            assert all(lap.step.seconds >= 0 for lap in race)
+            assert all(lane_step.step.seconds >= 0 for lane_step in race)
             traces[name] = race.result()
         return traces[name]
 
@@ -40,7 +40,7 @@ def lanes(trace, *methods):
 
 
 @pytest.mark.parametrize("name", RACES)
-def test_drafts_are_seen_and_all_lanes_write_one_text(raced, name):
+def test_all_lanes_draft_and_write_the_same_text(raced, name):
     trace = raced(name)
     naive = trace.lanes[0]
     assert len(naive.verified) == len(naive.tokens)
@@ -81,7 +81,7 @@ def test_lesson_6_shows_a_draft_that_loses(raced):
     assert sum(step.statuses.count("accepted") for step in lane.verified) < 0.2 * drafted
 
 
-def test_lesson_6_auto_all_but_stops_drafting():
+def test_lesson_6_auto_almost_stops_drafting():
     lane = recordings.read("mismatch").lanes[-1]
     drafted = [len(step.draft.tokens) for step in lane.verified]
     assert sum(drafted[:20]) > 0 and sum(1 for tokens in drafted[20:] if tokens) <= 8

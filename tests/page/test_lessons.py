@@ -1,4 +1,4 @@
-"""The lessons: they parse, their names exist, they stay short, and every sum in them comes out right."""
+"""The lessons parse, their names exist, they are short, and each sum in them is correct."""
 
 import ast
 import inspect
@@ -38,16 +38,16 @@ P, Q = [0.5, 0.3, 0.2], [0.2, 0.7, 0.1]  # the worked example of cat, dog and fo
 
 
 def text(number):
-    """A lesson as it is written, by its number."""
+    """Return the source of a lesson by its number."""
     return next(text for name, text in TEXTS.items() if name.startswith(f"{number:02}-"))
 
 
-def widgets(kind, *of):
-    return [part for lesson in of or ALL for part in lesson.parts if isinstance(part, kind)]
+def widgets(kind, *selected):
+    return [part for lesson in selected or ALL for part in lesson.parts if isinstance(part, kind)]
 
 
 def tables(markdown):
-    """Every table as lists of cells, without the line under the head."""
+    """Yield each table as lists of cells, without the line under the head."""
     for table in re.findall(r"(?:^\|.*\|\n)+", markdown, flags=re.MULTILINE):
         yield [[cell.strip() for cell in line.strip("|").split("|")] for line in table.split("\n") if line.strip("|-")]
 
@@ -63,7 +63,7 @@ def test_there_are_ten_lessons_in_order_and_a_plan():
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=IDS[:-1])
-def test_a_lesson_is_short_alive_and_ends_with_a_question(lesson):
+def test_a_lesson_is_short_interactive_and_ends_with_a_question(lesson):
     assert lesson.words <= 900
     assert lesson.words / lessons.WORDS_A_MINUTE < 5
     assert lesson.learn.endswith(".")
@@ -73,7 +73,7 @@ def test_a_lesson_is_short_alive_and_ends_with_a_question(lesson):
 
 
 @pytest.mark.parametrize("name", IDS)
-def test_nothing_leads_out_and_every_link_leads_somewhere(name):
+def test_links_are_internal_and_valid(name):
     assert "://" not in TEXTS[name]
     assert "www." not in TEXTS[name]
     for target in re.findall(r"\]\(([^)]*)\)", TEXTS[name]):
@@ -86,7 +86,7 @@ def test_nothing_leads_out_and_every_link_leads_somewhere(name):
 
 
 def assert_link(query):
-    """The page can follow it."""
+    """Assert that the page accepts a link."""
     from lookahead.server import form
     from lookahead.server.limits import Limits
 
@@ -99,7 +99,7 @@ def assert_link(query):
 
 
 @pytest.mark.parametrize("name", IDS)
-def test_words_are_plain(name):
+def test_text_has_no_exclamation_marks_or_emoji(name):
     prose = lessons.LISTING.sub("", lessons.BLOCK.sub("", TEXTS[name]))
     assert "!" not in prose
     assert not re.search("[\U0001f000-\U0001faff✀-➿]", prose)
@@ -116,8 +116,8 @@ def test_every_name_exists():
         for method in race.methods:
             options_of(method, race.options)
     for bug in widgets(kinds.Bug):
-        found = bugs.find(bug.bug)
-        assert bool(bug.scenario) == (found.harm != bugs.DISTRIBUTION), "a race shows what an eye can see"
+        entry = bugs.find(bug.bug)
+        assert bool(bug.scenario) == (entry.harm != bugs.DISTRIBUTION), "a race shows a visible effect"
         assert Settings(**bug.settings).rule == "auto"
     for what_if in widgets(kinds.WhatIf):
         assert what_if.method in text_methods()
@@ -129,13 +129,13 @@ def test_every_name_exists():
     assert thrown == {bug.id for bug in bugs.BUGS.values() if bug.harm == bugs.DISTRIBUTION}
 
 
-def test_a_recording_stands_at_the_pass_it_means():
+def test_a_recording_opens_at_the_right_pass():
     for recording in widgets(kinds.Recording):
         lane = recordings.read(recording.recording).lanes[-1]
         step = lane.verified[pass_number(lane, recording.at) - 1]
         drafted, accepted = len(step.draft.tokens), step.accepted
-        most = max(one.accepted for one in lane.verified)
-        meant = {"partly": 0 < accepted < drafted, "refused": accepted == 0 < drafted, "longest": accepted == most}
+        longest = max(verified.accepted for verified in lane.verified)
+        meant = {"partly": 0 < accepted < drafted, "refused": accepted == 0 < drafted, "longest": accepted == longest}
         assert meant[recording.at]
 
 
@@ -193,7 +193,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("block", WRONG, ids=lambda block: WRONG[block])
-def test_what_is_written_wrongly_is_named(tmp_path, block):
+def test_errors_in_a_block_are_named(tmp_path, block):
     path = tmp_path / "01-a.md"
     path.write_text(GOOD % block, encoding="utf-8")
     with pytest.raises(LessonError, match=re.escape(WRONG[block])):
@@ -206,7 +206,7 @@ def test_a_scenario_without_a_recording_is_named(tmp_path, monkeypatch):
         kinds.Recording(recording="story", at="longest")
 
 
-def test_the_frame_is_checked_too(tmp_path):
+def test_the_front_matter_is_checked(tmp_path):
     path = tmp_path / "01-a.md"
     path.write_text((GOOD % "").replace("learn: L.\n", ""), encoding="utf-8")
     with pytest.raises(LessonError, match=r"line 1, learn is .*: Field required"):
@@ -241,7 +241,7 @@ def test_values_are_read_as_yaml(tmp_path):
             widget.say = "changed"
 
 
-def test_a_scenario_brings_its_own_words():
+def test_a_scenario_sets_prompt_and_methods():
     for scenario in SCENARIOS:
         race = kinds.Race(scenario=scenario.id, settings={"max_new_tokens": 9})
         assert (race.prompt, race.methods, race.settings["max_new_tokens"]) == (scenario.prompt, scenario.methods, 9)
@@ -250,23 +250,23 @@ def test_a_scenario_brings_its_own_words():
 
 
 def test_lessons_are_read_without_torch():
-    look = "import sys; from lookahead.page.learn import lessons; lessons.lessons(); print('torch' in sys.modules)"
-    assert subprocess.check_output([sys.executable, "-c", look], cwd=ROOT, text=True).strip() == "False"
+    code = "import sys; from lookahead.page.learn import lessons; lessons.lessons(); print('torch' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True).strip() == "False"
 
 
 # ------------------------------------------------------------------ sums
 
 
 def test_lesson_1_passes_of_an_imagined_machine():
-    weights, bytes_each, read_a_second, operations_a_second = 8e9, 2, 1e12, 200e12
-    reading, computing = 1e3 * weights * bytes_each / read_a_second, 1e3 * weights * 2 / operations_a_second
+    weights, bytes_per_weight, bytes_per_second, operations_per_second = 8e9, 2, 1e12, 200e12
+    reading, computing = 1e3 * weights * bytes_per_weight / bytes_per_second, 1e3 * weights * 2 / operations_per_second
     assert (reading, computing) == pytest.approx((16, 0.08))
     _, *rows = next(tables(text(1)))
     for n, read_ms, compute_ms, longer in rows:
         assert (float(read_ms[:-3]), float(compute_ms[:-3])) == pytest.approx((reading, int(n) * computing)), n
         assert float(longer[:-3]) == pytest.approx(max(reading, int(n) * computing))
     assert 50 * computing == pytest.approx(4)
-    assert (2 / bytes_each, operations_a_second / read_a_second) == (1, 200)
+    assert (2 / bytes_per_weight, operations_per_second / bytes_per_second) == (1, 200)
     assert "here 1 per row. The machine can do 200 operations" in text(1)
     assert "takes little longer than a pass over one" in LESSONS[0].learn
     assert "50 x 0.08 = 4 ms" in text(1)
@@ -276,41 +276,41 @@ def test_lesson_1_passes_of_an_imagined_machine():
     ("source", "written"), [(text(2), "quick brown dog"), (TEXTS["teacher"], "small frog jumped")], ids=["2", "teacher"]
 )
 def test_lesson_2_a_pass_by_hand(source, written):
-    """The real rule walks through the table."""
+    """The table agrees with the real rule."""
     _, *rows = next(
         t for t in tables(source) if t[0][1] == "input" and len(t[0]) == 5 and t[0][2] == "the target predicts"
     )
-    words = sorted({word for row in rows for word in row[1:4]})
-    drafted = [words.index(row[3]) for row in rows if row[3]]
-    assert [row[1] for row in rows[1:]] == [row[3] for row in rows[:-1]], "a drafted token is what the next row reads"
-    verification = follow(Draft.chain(drafted, "pencil"), [words.index(row[2]) for row in rows])
+    vocabulary = sorted({word for row in rows for word in row[1:4]})
+    drafted = [vocabulary.index(row[3]) for row in rows if row[3]]
+    assert [row[1] for row in rows[1:]] == [row[3] for row in rows[:-1]], "the next row reads the drafted token"
+    verification = follow(Draft.chain(drafted, "pencil"), [vocabulary.index(row[2]) for row in rows])
     outcomes = {test.row: test.outcome for test in verification.tests if test.row is not None}
-    told = [outcomes.get(i, "not tested") for i in range(len(rows))]
+    expected = [outcomes.get(i, "not tested") for i in range(len(rows))]
     assert (
-        " ".join(words[token] for token in (*(drafted[row] for row in verification.path), verification.token))
+        " ".join(vocabulary[token] for token in (*(drafted[row] for row in verification.path), verification.token))
         == written
     )
     if source == text(2):
-        assert [row[4] for row in rows] == told
+        assert [row[4] for row in rows] == expected
     else:
         assert all(row[4] == "" for row in rows), "an exercise"
 
 
 def test_lesson_3_the_residual():
-    rest = accept.residual(torch.tensor(P), torch.tensor(Q), 0).tolist()
+    residual = accept.residual(torch.tensor(P), torch.tensor(Q), 0).tolist()
     assert sum(map(min, P, Q)) == pytest.approx(0.6)
-    assert rest == pytest.approx([0.75, 0, 0.25])
+    assert residual == pytest.approx([0.75, 0, 0.25])
     agree, exact = [t for t in tables(text(3)) if t[0][:2] in (["token", "p"], ["token", "min(p, q)"])]
     assert sum(p * q for p, q in zip(P, Q, strict=True)) == pytest.approx(0.33)
     for i, (token, p, q, both) in enumerate(agree[1:]):
         assert (float(p), float(q)) == (P[i], Q[i]), token
         assert float(both) == pytest.approx(P[i] * Q[i])
-    for i, (token, least, over, share, told) in enumerate(exact[1:4]):
-        assert float(least) == pytest.approx(min(P[i], Q[i])), token
+    for i, (token, minimum, over, share, result) in enumerate(exact[1:4]):
+        assert float(minimum) == pytest.approx(min(P[i], Q[i])), token
         assert float(over) == pytest.approx(max(0, P[i] - Q[i]))
-        assert float(share) == pytest.approx(rest[i])
-        assert told == f"{least} + 0.4 x {share} = **{P[i]}**"
-        assert float(least) + 0.4 * float(share) == pytest.approx(P[i])
+        assert float(share) == pytest.approx(residual[i])
+        assert result == f"{minimum} + 0.4 x {share} = **{P[i]}**"
+        assert float(minimum) + 0.4 * float(share) == pytest.approx(P[i])
     assert exact[4] == ["sum", "0.6", "0.4", "1", "1"]
     assert round(0.3 / 0.7, 2) == 0.43
 
@@ -326,17 +326,17 @@ def test_lesson_3_shared_noise():
     target, draft = ([math.log(x) + n for x, n in zip(xs, other, strict=True)] for xs in (P, Q))
     assert (max(target), max(draft)) == (target[0], draft[1])
     assert (round(target[0], 2), round(draft[1], 2)) == (0.51, -0.06)
-    # The chance that both pick the same token (a race of exponentials): a little below the overlap.
+    # The probability that both select the same token (a race of exponentials), a little below the overlap.
     agree = sum(1 / sum(max(P[j] / P[i], Q[j] / Q[i]) for j in range(3)) for i in range(3))
     distance = sum(abs(p - q) for p, q in zip(P, Q, strict=True)) / 2
     assert distance == pytest.approx(0.4)
     assert (1 - distance) / (1 + distance) <= agree < 1 - distance
-    told = text(3).replace("\n", " ")
-    assert f"0.6 / 1.4 = {0.6 / 1.4:.2f}; the exact value is {agree:.3f}." in told
-    assert "**one candidate** per position, no exact rule can accept more often" in told
+    lesson = text(3).replace("\n", " ")
+    assert f"0.6 / 1.4 = {0.6 / 1.4:.2f}; the exact value is {agree:.3f}." in lesson
+    assert "**one candidate** per position, no exact rule can accept more often" in lesson
 
 
-def test_lesson_3_cases_fall_as_the_real_rule_lets_them_fall():
+def test_lesson_3_cases_agree_with_the_real_rule():
     (guess,) = widgets(kinds.Guess)
     for case in guess.cases:
         rule = Rejection(Settings(temperature=1.0, rule="rejection"))
@@ -346,18 +346,18 @@ def test_lesson_3_cases_fall_as_the_real_rule_lets_them_fall():
         assert bool(rule.verify(logits, Draft.chain([0], "lesson", [q]), [1]).path) == case.accepted, case
     best = [case.accepted == (case.chance >= 0.5) for case in guess.cases]
     assert any(best)
-    assert not all(best), "the best guess can be wrong, as the lesson says"
+    assert not all(best), "the best guess can be wrong, as in the lesson"
     assert {case.chance for case in guess.cases} >= {0.0, 1.0}, "and some are certain"
 
 
 def ngram(words, k, **options):
-    """What the n-gram method drafts behind words, branch by branch."""
+    """Return the n-gram method's drafts after these words, one per branch."""
     ids = sorted(set(words))
     context = [ids.index(word) for word in words]
-    made = drafting.DRAFTERS["ngram"](Resources(rule=None), options_of("ngram", options))
-    made.start(context)
-    made.policy = FixedLength(k)
-    draft = made.propose(context, k)
+    drafter = drafting.DRAFTERS["ngram"](Resources(rule=None), options_of("ngram", options))
+    drafter.start(context)
+    drafter.policy = FixedLength(k)
+    draft = drafter.propose(context, k)
     leaves = [row for row in range(len(draft)) if row not in draft.parents]
     paths = [[i for i in range(len(draft)) if ancestor_mask(draft.parents)[leaf][i]] for leaf in leaves]
     return [" ".join(ids[draft.tokens[row]] for row in path) for path in paths]
@@ -378,14 +378,14 @@ def test_lesson_4_lookups():
 
 
 def test_lesson_5_jacobi_by_hand():
-    says = dict(pair.split(" → ") for pair in re.search(r"^> (the → .*)$", text(5), re.MULTILINE)[1].split(", "))
+    next_word = dict(pair.split(" → ") for pair in re.search(r"^> (the → .*)$", text(5), re.MULTILINE)[1].split(", "))
     true = ["the"]
     for _ in range(4):
-        true.append(says[true[-1]])
+        true.append(next_word[true[-1]])
     guesses, rounds = ["on", "cat", "mat", "sat"], next(t for t in tables(text(5)) if t[0][0] == "pass")[1:]
     for number, guessed, answered in rounds:
         assert guesses == guessed.split(), number
-        guesses = [says[word] for word in ("the", *guesses[:3])]
+        guesses = [next_word[word] for word in ("the", *guesses[:3])]
         assert guesses == answered.replace("*", "").split()
         right = re.search(r"\*\*(.*)\*\*", answered)[1].split()
         assert right == true[1 : 1 + len(right)]
@@ -414,9 +414,9 @@ def test_lesson_6_speedups():
     tokens = theory.expected_tokens(0.8, 4)
     assert round(tokens, 2) == 3.36
     assert tokens == pytest.approx(1 + 0.8 + 0.64 + 0.512 + 0.4096)
-    for v, k, told in ((1.1, 4, "**2.24**"), (1.0, 4, "**2.40**"), (5.0, 4, "**0.62**")):
-        assert f"**{theory.speedup(tokens, k, 0.1, v):.2f}**" == told
-        assert told in text(6)
+    for v, k, written in ((1.1, 4, "**2.24**"), (1.0, 4, "**2.40**"), (5.0, 4, "**0.62**")):
+        assert f"**{theory.speedup(tokens, k, 0.1, v):.2f}**" == written
+        assert written in text(6)
     table = next(t for t in tables(text(6)) if t[0][0] == "k")
     assert [row[0] for row in table[1:]] == ["1", "2", "4", "8", "16"]
     for row in table[1:]:
@@ -431,16 +431,16 @@ def test_lesson_6_speedups():
     assert f"1.75 / 1.5 = {theory.speedup(1.75, 2, 0.2, 1.1):.2f}" == right.text
 
 
-def test_lesson_6_acceptance_is_neither_constant_nor_accepted_of_drafted():
-    told, rates = text(6).replace("\n", " "), card_rates("draft model")
-    assert f"rates {', '.join(f'{rate:.2f}' for rate in rates[:-1])} and {rates[-1]:.2f}" in told
+def test_lesson_6_acceptance_is_neither_constant_nor_accepted_by_drafted():
+    lesson, rates = text(6).replace("\n", " "), card_rates("draft model")
+    assert f"rates {', '.join(f'{rate:.2f}' for rate in rates[:-1])} and {rates[-1]:.2f}" in lesson
     tokens = 1 + sum(math.prod(rates[:n]) for n in range(1, 9))
     low, high = theory.expected_tokens(min(rates), 8), theory.expected_tokens(max(rates), 8)
-    assert f"give **{tokens:.2f}** tokens" in told
-    assert f"constant 0.72 gives {low:.2f} and a constant 0.90 gives {high:.2f}" in told
+    assert f"give **{tokens:.2f}** tokens" in lesson
+    assert f"constant 0.72 gives {low:.2f} and a constant 0.90 gives {high:.2f}" in lesson
     accepted = theory.expected_tokens(0.8, 4) - 1
-    assert f"accepts {accepted:.2f} of 4 drafted tokens: accepted / drafted is only {accepted / 4:.2f}" in told
-    assert "upper bound for v only" in told
+    assert f"accepts {accepted:.2f} of 4 drafted tokens: accepted / drafted is only {accepted / 4:.2f}" in lesson
+    assert "upper bound for v only" in lesson
 
 
 def test_lesson_4_credits_the_automaton_to_its_paper():
@@ -451,10 +451,10 @@ def test_lesson_7_the_sketch():
     listing = LESSONS[6].parts[1]
     assert isinstance(ast.parse(listing.text).body[0], ast.FunctionDef)
     assert [int(n) for n in re.findall(r"^\*\*(\d)\.", text(7), re.MULTILINE)] == list(range(1, 8))
-    made = {"torch": torch}
-    exec(listing.text, made)
+    namespace = {"torch": torch}
+    exec(listing.text, namespace)
     with pytest.raises(NameError, match="done"):
-        made["speculative_decode"](None, None, torch.tensor([[1, 2]]))
+        namespace["speculative_decode"](None, None, torch.tensor([[1, 2]]))
     ids = torch.zeros((1, 5), dtype=torch.long)
     assert [len(ids) + i - 1 for i in range(4)] == [0, 1, 2, 3]
     assert [ids.shape[1] + i - 1 for i in range(4)] == [4, 5, 6, 7]
@@ -470,34 +470,34 @@ def test_lesson_7_every_bug_of_the_sketch_is_among_its_mistakes():
 
 
 def test_lesson_8_a_real_pair_on_paper():
-    for alpha, weights, told in ((0.8, 8, "**2.31**"), (0.7, 1, "**2.62**")):
-        assert f"**{theory.speedup(theory.expected_tokens(alpha, 4), 4, weights / 70):.2f}**" == told
-        assert told in text(8)
+    for alpha, weights, written in ((0.8, 8, "**2.31**"), (0.7, 1, "**2.62**")):
+        assert f"**{theory.speedup(theory.expected_tokens(alpha, 4), 4, weights / 70):.2f}**" == written
+        assert written in text(8)
     assert f"{8 / 70:.3f}" in text(8)
     assert f"{1 / 70:.3f}" in text(8)
     assert f"{theory.expected_tokens(0.7, 4):.2f} / {1 + 4 / 70:.3f}" in text(8)
     assert (70 + 8) * 2 == 156
 
 
-def test_lesson_9_what_bugs_do_to_three_tokens():
+def test_lesson_9_effects_of_bugs_on_three_tokens():
     table = next(t for t in tables(text(9)) if t[0][1] == "should be")
-    for i, (token, right, told) in enumerate(table[1:]):
-        least = min(P[i], Q[i])
+    for i, (token, right, result) in enumerate(table[1:]):
+        minimum = min(P[i], Q[i])
         assert float(right) == P[i], token
-        assert told == f"{least} + 0.4 x {P[i]} = {least + 0.4 * P[i]:.2f}"
+        assert result == f"{minimum} + 0.4 x {P[i]} = {minimum + 0.4 * P[i]:.2f}"
     # dog is drafted for u from 0.2 to 0.9 and accepted if u x 0.7 < 0.3
     assert f"probability {0.3 / 0.7 - 0.2:.2f} instead of 0.30" in text(9).replace("\n", " ")
     assert [accept.at_quantile(torch.tensor(Q), u) for u in (0.1, 0.3, 0.8, 0.95)] == [0, 1, 1, 2]
 
 
 def card_rates(drafter):
-    """Acceptance by position from the models' card."""
+    """Return the acceptance rates by position from the model card."""
     card = (POCKET / "README.md").read_text(encoding="utf-8")
     row = re.search(rf"^\| {drafter} .*\| ((?:[01]\.\d\d ?)+) *\|$", card, re.MULTILINE)
     return [float(rate) for rate in row[1].split()]
 
 
-def test_lesson_10_what_generations_are_worth():
+def test_lesson_10_speedups_of_the_generations():
     rates = card_rates("Medusa heads")
     assert rates == sorted(rates), "rates of tested tokens rise by position"
     assert "rates\n{}, {}, {} and {}, as on the models' card".format(*rates) in text(10)
@@ -521,15 +521,15 @@ def test_lesson_10_what_generations_are_worth():
 
 
 def test_the_teachers_sums():
-    told = TEXTS["teacher"]
-    assert f"{theory.expected_tokens(0.3, 4):.2f} / 1.52 = {theory.expected_tokens(0.3, 4) / 1.52:.2f}" in told
-    assert f"k = 1 gives {theory.expected_tokens(0.3, 1) / 1.13:.2f}" in told
+    plan = TEXTS["teacher"]
+    assert f"{theory.expected_tokens(0.3, 4):.2f} / 1.52 = {theory.expected_tokens(0.3, 4) / 1.52:.2f}" in plan
+    assert f"k = 1 gives {theory.expected_tokens(0.3, 1) / 1.13:.2f}" in plan
     for c in (0.2, 0.4):
-        assert f"1.75 / {1.1 + 2 * c:.1f} = {theory.speedup(1.75, 2, c, 1.1):.2f}" in told
-    minutes = [int(row[0]) for row in next(tables(told))[1:]]
+        assert f"1.75 / {1.1 + 2 * c:.1f} = {theory.speedup(1.75, 2, c, 1.1):.2f}" in plan
+    minutes = [int(row[0]) for row in next(tables(plan))[1:]]
     assert minutes == sorted(minutes)
     assert minutes[-1] < 50
-    assert [int(n) for n in re.findall(r"^\*\*(\d+)\. ", told, re.MULTILINE)] == minutes
+    assert [int(n) for n in re.findall(r"^\*\*(\d+)\. ", plan, re.MULTILINE)] == minutes
 
 
 # ------------------------------------------------------------------ with the models
@@ -538,22 +538,22 @@ def test_the_teachers_sums():
 def test_lesson_8_the_code_runs(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     blocks = re.findall(r"^```python\n(.*?)^```$", text(8), re.DOTALL | re.MULTILINE)
-    made = {}
+    namespace = {}
     for block in blocks:
-        exec(block, made)
-    said = capsys.readouterr().out
-    assert made["plain"].shape[1] > made["inputs"]["input_ids"].shape[1]
-    assert "Once upon a time" in said
-    assert ("same ids" in said) or ("other ids" in said)
-    assert "tokens per pass" in said
-    assert made["models"].exactness in said
+        exec(block, namespace)
+    output = capsys.readouterr().out
+    assert namespace["plain"].shape[1] > namespace["inputs"]["input_ids"].shape[1]
+    assert "Once upon a time" in output
+    assert ("same ids" in output) or ("other ids" in output)
+    assert "tokens per pass" in output
+    assert namespace["models"].exactness in output
 
 
 @pytest.mark.parametrize("bug", [b for b in widgets(kinds.Bug, LESSONS[8]) if b.scenario], ids=lambda bug: bug.bug)
-def test_lesson_9_the_damage_shows_where_the_lesson_breaks_it(models, bug):
-    """Settings of the widgets: a bug in the text must change the text, and one of the speed must not."""
-    held = next(scenario for scenario in SCENARIOS if scenario.id == bug.scenario)
-    running = bugs.race(models, held.prompt, bugs.find(bug.bug), ["naive", "draft"], **bug.settings)
+def test_lesson_9_each_bug_has_its_effect(models, bug):
+    """With the widgets' settings, a bug in the text changes the text, and a bug in the speed does not."""
+    scenario_of_bug = next(scenario for scenario in SCENARIOS if scenario.id == bug.scenario)
+    running = bugs.race(models, scenario_of_bug.prompt, bugs.find(bug.bug), ["naive", "draft"], **bug.settings)
     trace = finished(running)
     naive, broken = trace.lanes
     harm = bugs.find(bug.bug).harm

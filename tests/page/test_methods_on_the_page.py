@@ -1,4 +1,4 @@
-"""What the page says of methods whose draft model or trained head is not loaded, and of chips with several lanes."""
+"""Messages about methods whose draft model or trained head is not loaded, and chips with several lanes."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -23,11 +23,11 @@ def server(drafts=DRAFTS, heads=HEADS, **limits):
     return stand_in(Limits(**limits), drafts, heads)
 
 
-def labels(of):
-    return {method: label for label, method in race_tab._methods(of, "pocket")}
+def labels(state):
+    return {method: label for label, method in race_tab._methods(state, "pocket")}
 
 
-def test_every_method_is_listed_in_a_few_words():
+def test_every_method_has_a_short_label():
     listed = labels(server())
     assert list(listed) == [method for method in METHODS if method != "naive"]
     for method, label in listed.items():
@@ -43,7 +43,7 @@ def test_every_method_is_listed_in_a_few_words():
         (["self"], [], {"hybrid", "draft", "tree", "hf-assisted", *HEADS, "eagle-tree", "block-tree"}),
     ],
 )
-def test_what_is_not_loaded_says_so_and_can_still_be_chosen(drafts, heads, lacking):
+def test_methods_that_are_not_loaded_are_marked_and_can_be_chosen(drafts, heads, lacking):
     listed = labels(server(drafts, heads))
     assert {method for method, label in listed.items() if label.endswith("is loaded)")} == lacking
     needs_head = {method for method in lacking if method.split("-")[0] in HEADS}
@@ -51,16 +51,16 @@ def test_what_is_not_loaded_says_so_and_can_still_be_chosen(drafts, heads, lacki
         assert ("no such trained head" if method in needs_head else "no draft model") in listed[method]
 
 
-def test_a_chip_brings_its_further_lanes_as_far_as_the_host_allows():
+def test_a_chip_adds_as_many_lanes_as_the_host_allows():
     assert GENERATIONS.methods == ("draft", "eagle", "block")
-    for most, further in ((4, ["draft", "eagle"]), (3, ["draft"]), (2, [])):
-        limits = Limits(max_lanes=most)
-        arrived = race_tab.arrive(server(max_lanes=most), {"recording": "generations"})
+    for max_lanes, further in ((4, ["draft", "eagle"]), (3, ["draft"]), (2, [])):
+        limits = Limits(max_lanes=max_lanes)
+        arrived = race_tab.arrive(server(max_lanes=max_lanes), {"recording": "generations"})
         assert (arrived["prompt"], arrived["method"], arrived["also"]) == (GENERATIONS.prompt, "block", further)
         limits.check(GENERATIONS.prompt, lanes=len(form.lanes("block", further)))
 
 
-def test_a_chip_without_a_recording_says_so(monkeypatch):
+def test_a_chip_without_a_recording_shows_a_message(monkeypatch):
     monkeypatch.setattr(race_tab, "recording", lambda *_: "")
     assert race_tab.UNRECORDED in race_tab._shown("generations")
     assert race_tab.UNRECORDED in race_tab.arrive(server(), {"recording": "generations"})["lanes"]
@@ -71,7 +71,7 @@ def test_the_drafter_race_offers_the_heads_that_are_loaded():
     assert offered["trained head: block"] == ("block", {}) and "trained head: eagle" not in offered
 
 
-def test_run_all_says_what_it_leaves_out():
+def test_run_all_lists_the_skipped_experiments():
     chosen = [EXPERIMENTS["generations"], EXPERIMENTS["mismatched"]]
     lines = list(claims._run(server(["draft"], []).models, chosen, False, {}, 1))
     assert {len(line) for line in lines} == {4 + 2 * len(EXPERIMENTS)}
@@ -82,7 +82,7 @@ def test_run_all_says_what_it_leaves_out():
     ]
 
 
-def test_this_machine_tells_of_models_with_and_without_heads(models):
+def test_this_machine_lists_models_with_and_without_heads(models):
     from lookahead.page.lab.machine import _facts
 
     facts = _facts(models)
@@ -92,14 +92,14 @@ def test_this_machine_tells_of_models_with_and_without_heads(models):
     assert "trained head" not in _facts(dataclasses.replace(models, heads={}, measured=measured))
 
 
-def test_a_page_that_has_loaded_takes_nothing_back_that_was_chosen():
-    """A chip may be pressed before the server has told the page what there is to choose from."""
+def test_a_loaded_page_keeps_the_visitors_choice():
+    """A visitor may press a chip before the server has sent the choices."""
     assert "value" not in race_tab._choices(["draft"], race_tab.gr.skip())
     assert race_tab._choices(["draft"], "draft")["value"] == "draft"
 
 
-def test_a_prediction_shows_a_recordings_words_as_text(models):
-    """The processor's name is whatever a file says that somebody opened."""
+def test_a_prediction_shows_a_recordings_text_as_text(models):
+    """The processor's name comes from an opened file, so it is untrusted."""
     from lookahead.page.lab.decision import _advice
 
     race = trace(lane("naive"), lane("draft", draft="draft"))

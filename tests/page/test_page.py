@@ -23,8 +23,8 @@ EVENTS = """[...document.querySelectorAll('#la-race-timeline, #la-race-timeline 
     .laTimeline.log.events.map(event => JSON.stringify(event))"""
 SHORT = "?" + urlencode(
     {"prompt": SCENARIOS[0].prompt, "max_new_tokens": 24}
-)  # where the length of a race does not matter
-# Where a race has to go on for many seconds, whatever the machine.
+)  # for tests in which the length of a race does not matter
+# For tests that need a race of many seconds on any machine.
 LONG = "?" + urlencode({"prompt": ENDLESS, "max_new_tokens": 1900, "methods": "self,lookahead,hybrid"})
 
 
@@ -39,7 +39,7 @@ def press_race(page):
 
 
 def wait_done(page, before, timeout=PATIENT_MS):
-    # A link's race that is only asked for counts as done, and may come after the press of a button.
+    # The race of a link is done before it has run, and may arrive after the press of a button.
     over = f"(s => s.done && s.run !== {json.dumps(before)} && !s.run.startsWith('asked-'))({STATE})"
     try:
         page.wait_for_function(over, timeout=timeout)
@@ -47,7 +47,7 @@ def wait_done(page, before, timeout=PATIENT_MS):
         shown = {name: value for name, value in state(page).items() if name != "lanes"}
         buttons = page.locator("button:visible").all_inner_texts()
         raise AssertionError(f"after {before}: {shown}, buttons {buttons[:12]}") from error
-    # What arrived is drawn with the playhead's next frame, which may be asked for only after this one.
+    # New events are drawn with the playhead's next frame, which may be requested after this one.
     page.evaluate("""new Promise(done => requestAnimationFrame(function frame() {
         requestAnimationFrame(function frame() { done(); });
     }))""")
@@ -58,7 +58,7 @@ def race(page):
     return wait_done(page, press_race(page))
 
 
-def test_first_sight_is_a_recording_that_plays(visit):
+def test_the_first_view_is_a_playing_recording(visit):
     page = visit()
     page.wait_for_function(f"{STATE}.playing && {STATE}.t > 0")
     shown = state(page)
@@ -67,7 +67,7 @@ def test_first_sight_is_a_recording_that_plays(visit):
     assert page.locator(".la-statustext").get_by_text("Press Race to run it here").is_visible()
 
 
-def test_what_is_on_show_needs_no_network(visit):
+def test_the_shown_race_needs_no_network(visit):
     page = visit()
     page.context.set_offline(True)
     page.locator("body").press("Home")
@@ -81,12 +81,12 @@ def test_what_is_on_show_needs_no_network(visit):
     with page.expect_download():
         page.get_by_role("button", name="recording", exact=True).click()
     page.get_by_role("button", name="replay.html").click()
-    page.locator(".la-taken", has_text="The server gave no answer").wait_for()
+    page.locator(".la-taken", has_text="The server did not reply").wait_for()
     page.context.set_offline(False)
     page.faults[:] = [fault for fault in page.faults if "ERR_INTERNET_DISCONNECTED" not in fault]
 
 
-def test_a_race_runs_and_both_lanes_hold_the_same_text(visit):
+def test_a_race_runs_and_both_lanes_have_the_same_text(visit):
     page = visit()
     shown = race(page)
     naive, draft = shown["lanes"]
@@ -98,7 +98,7 @@ def test_a_race_runs_and_both_lanes_hold_the_same_text(visit):
     assert draft["finished"]
     assert shown["received"] == shown["expected"]
     assert shown["speedup"] == pytest.approx(naive["clock_s"] / draft["clock_s"], rel=1e-6)
-    events = [wire.EVENT.validate_json(event) for event in page.evaluate(EVENTS)]  # what arrived fits the schema
+    events = [wire.EVENT.validate_json(event) for event in page.evaluate(EVENTS)]  # all events match the schema
     assert {event.kind for event in events} >= {"begin", "step", "end"} and len(events) == shown["received"]
     page.locator("body").press("End")
     for lane in range(2):
@@ -110,7 +110,7 @@ def test_a_race_runs_and_both_lanes_hold_the_same_text(visit):
     assert "identical" in page.locator(".la-scores").inner_text()
 
 
-def test_the_page_and_the_trace_count_alike(visit, address):
+def test_the_page_and_the_api_have_the_same_text(visit, address):
     from gradio_client import Client
 
     page = visit(SHORT)
@@ -127,9 +127,9 @@ def test_the_api_advises_and_gives_links(visit, address):
     from gradio_client.exceptions import AppError
 
     client = Client(address, verbose=False)
-    told = client.predict(SCENARIOS[0].prompt, 48, api_name="/advise")
-    assert told["sentence"].startswith(("Yes: ", "Don't: ")) and told["options"]
-    assert {option["method"] for option in told["options"]} >= {"draft", "ngram", "suffix"}
+    advice = client.predict(SCENARIOS[0].prompt, 48, api_name="/advise")
+    assert advice["sentence"].startswith(("Yes: ", "Don't: ")) and advice["options"]
+    assert {option["method"] for option in advice["options"]} >= {"draft", "ngram", "suffix"}
     link = client.predict("Once & upon", "draft", "4", 0.5, api_name="/link")
     assert link.startswith(address)
     page = visit(link.removeprefix(address).lstrip("/"))
@@ -142,13 +142,13 @@ def test_the_api_advises_and_gives_links(visit, address):
         client.predict(" ", 48, api_name="/advise")
 
 
-def test_a_link_has_a_card_elsewhere(address):
+def test_a_link_has_a_preview_card(address):
     from urllib.request import urlopen
 
-    with urlopen(f"{address}/card.png") as answer:
-        assert answer.headers["content-type"] == "image/png" and answer.read(4) == b"\x89PNG"
-    with urlopen(address) as answer:
-        html = answer.read().decode()
+    with urlopen(f"{address}/card.png") as response:
+        assert response.headers["content-type"] == "image/png" and response.read(4) == b"\x89PNG"
+    with urlopen(address) as response:
+        html = response.read().decode()
     assert 'property="og:image" content="card.png"' in html and "One model writes the same text twice" in html
     assert _card({"SPACE_HOST": "me.hf.space"})["thumbnail"] == "https://me.hf.space/card.png"
 
@@ -168,10 +168,10 @@ def test_stop_stops_at_once_and_the_next_race_runs(visit):
     assert page.evaluate("window.stoppedAfter") < 500
     assert state(page)["status"] == "stopped"
     assert page.locator(".la-statustext").get_by_text("Stopped by you").is_visible()
-    time.sleep(3)  # the page asks for what was computed until the server noticed
-    held = state(page)["received"]
+    time.sleep(3)  # the page requests the steps that were computed until the server stopped
+    received = state(page)["received"]
     time.sleep(1)
-    assert state(page)["received"] == held < 600, "the server computes no further"
+    assert state(page)["received"] == received < 600, "the server computes no further"
     page.get_by_label("new tokens, at most").fill("40")
     page.wait_for_function("!document.querySelector('#la-race').disabled")
     assert race(page)["lanes"][1]["tokens"] == 40
@@ -189,7 +189,7 @@ def test_a_second_tab_queues_and_both_finish(visit):
     assert state(first)["lanes"][0]["text"] != state(second)["lanes"][0]["text"]
 
 
-def test_who_waits_is_told_and_can_leave(visit):
+def test_a_waiting_visitor_sees_the_queue_and_can_leave(visit):
     first, second = visit(LONG), visit(SHORT)
     before = press_race(first)
     first.wait_for_function(f"{STATE}.run !== {json.dumps(before)} && {STATE}.received > 20")
@@ -204,7 +204,7 @@ def test_who_waits_is_told_and_can_leave(visit):
     assert race(second)["lanes"][1]["finished"]
 
 
-def test_nothing_is_lost_when_updates_are(visit):
+def test_nothing_is_lost_if_updates_are_dropped(visit):
     page = visit()
     page.evaluate("window.lookahead.drop = 0.3")
     shown = race(page)
@@ -220,7 +220,7 @@ def test_every_scenario_and_method_races(visit):
     for scenario in SCENARIOS:
         page.get_by_role("button", name=scenario.label, exact=True).click()
         page.wait_for_function(f"{STATE}.run === 'recording-{scenario.id}'")
-        page.get_by_label("new tokens, at most").fill("12")  # a scenario brings its own
+        page.get_by_label("new tokens, at most").fill("12")  # a scenario sets its own length
         shown = race(page)
         assert [lane["method"] for lane in shown["lanes"]] == ["naive", *scenario.methods]
         assert len({lane["text"] for lane in shown["lanes"]}) == 1, scenario.id
@@ -236,7 +236,7 @@ def test_every_scenario_and_method_races(visit):
         assert shown["lanes"][0]["text"] == shown["lanes"][1]["text"], method
 
 
-# No two messages in a row are alike: each is waited for.
+# Successive messages differ, because the test waits for each.
 BAD = [
     ("Prompt", "", "prompt is empty"),
     ("Prompt", "word " * 20_000, "shorten it"),
@@ -257,7 +257,7 @@ BAD = [
 ]
 
 
-def test_bad_input_gets_a_message_and_loses_nothing(visit):
+def test_bad_input_shows_a_message_and_loses_nothing(visit):
     page = visit(SHORT)
     page.get_by_role("button", name="more").click()
     good = race(page)
@@ -266,11 +266,11 @@ def test_bad_input_gets_a_message_and_loses_nothing(visit):
         kept = box.input_value()
         box.fill(value)
         page.wait_for_function("!document.querySelector('#la-race').disabled")
-        with page.expect_request("**/queue/join*"):  # from then on the fields may be filled again
+        with page.expect_request("**/queue/join*"):  # after this, the fields may be filled again
             page.get_by_role("button", name="Race", exact=True).click()
         page.wait_for_function(f"({STATE}.error || '').includes({json.dumps(word)})")
         shown = state(page)
-        assert shown["run"] == good["run"], "what was shown stays"
+        assert shown["run"] == good["run"], "the shown race stays"
         assert "Traceback" not in page.locator("body").inner_text()
         box.fill(kept)
     page.get_by_label("Prompt", exact=True).fill("Zo\u00eb \U0001f438 said: na\u00efve")
@@ -358,7 +358,7 @@ def test_a_chip_leaves_a_running_races_form_alone(visit):
     assert prompt.input_value().startswith("Write a bedtime story")
 
 
-def test_a_chip_may_bring_further_lanes(visit):
+def test_a_chip_may_add_lanes(visit):
     page = visit()
     page.get_by_role("button", name="generations", exact=True).click()
     page.wait_for_function(f"{STATE}.run === 'recording-generations'")
@@ -380,7 +380,7 @@ def test_a_chip_shows_its_recording_and_a_link_brings_it_back(visit):
     assert again.get_by_label("Prompt", exact=True).input_value().startswith("Name: Anna")
 
 
-def test_a_link_fills_the_form_and_runs_nothing(visit):
+def test_a_link_fills_the_form_without_a_run(visit):
     page = visit()
     page.get_by_role("button", name="more", exact=True).click()
     page.get_by_label("Prompt", exact=True).fill("A dog & a cat #1 <b>")
@@ -403,14 +403,14 @@ def test_a_link_fills_the_form_and_runs_nothing(visit):
 
 
 @pytest.mark.parametrize("query", ["prompt=a&methods=telepathy", "recording=../../../etc/passwd"])
-def test_a_wrong_link_gets_words(visit, query):
+def test_a_wrong_link_shows_a_message(visit, query):
     page = visit(f"?{query}")
     page.wait_for_function(f"window.lookahead && ({STATE}.error || '').includes('choose one of')")
     assert "Traceback" not in page.inner_text("body")
-    assert state(page)["run"] == "recording-story", "the page works as ever"
+    assert state(page)["run"] == "recording-story", "the page still works"
 
 
-def test_what_is_taken_home_comes_back(visit, tmp_path):
+def test_exports_can_be_opened_again(visit, tmp_path):
     page = visit(SHORT)
     shown = race(page)
     files = {}
@@ -426,14 +426,14 @@ def test_what_is_taken_home_comes_back(visit, tmp_path):
     other.set_input_files(".la-home input", files["recording"])
     other.wait_for_function(f"{STATE}.run.startsWith('opened-')")
     assert [lane["text"] for lane in state(other)["lanes"]] == [lane["text"] for lane in shown["lanes"]]
-    assert state(other)["speedup"] == pytest.approx(shown["speedup"], rel=1e-4)  # files keep tenths of microseconds
+    assert state(other)["speedup"] == pytest.approx(shown["speedup"], rel=1e-4)  # files have tenths of microseconds
     broken = tmp_path / "broken.json"
     broken.write_text(files["recording"].read_text(encoding="utf-8").replace('"verify"', '"vertigo"'), encoding="utf-8")
     other.set_input_files(".la-home input", broken)
     other.wait_for_function(f"({STATE}.error || '').includes('give a file that Lookahead saved')")
 
 
-def test_figures_are_drawn_when_opened_and_not_before(visit):
+def test_figures_are_drawn_when_opened(visit):
     page = visit()
     assert page.locator(".js-plotly-plot").count() == 0
     page.get_by_text("figures of this race").click()

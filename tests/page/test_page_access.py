@@ -1,4 +1,4 @@
-"""Whoever cannot see colour, or uses no mouse, or listens: axe-core on every state of the page, light and dark."""
+"""Accessibility without colour, mouse or screen: axe-core on each state of the page, light and dark, and the Tab key."""
 
 import json
 
@@ -9,19 +9,21 @@ pytestmark = pytest.mark.browser
 STATE = "window.lookahead.state()"
 SCREENS = pytest.mark.parametrize(
     ("scheme", "size"), [("light", (1440, 900)), ("dark", (390, 844))], ids=["light-desktop", "dark-phone"]
-)  # at its end each test looks at the other colours as well
+)  # at its end, each test checks the other scheme, too
 
 
 def in_other_colours(page, scheme):
-    """The page, turned from light to dark or back."""
+    """Switch the page from light to dark or back, and return it."""
     page.emulate_media(color_scheme={"light": "dark", "dark": "light"}[scheme])
     page.wait_for_function(f"document.body.classList.contains('dark') === {json.dumps(scheme == 'light')}")
     return page
 
 
 def serious(page):
-    """Violations that axe-core calls serious or critical, in words. A colour on its way to another is none: what is found
-    is looked at again, for a button may have begun to change while it was looked at."""
+    """Return the violations that axe-core rates serious or critical.
+
+    A second check follows the first, because a button may be changing its colour during the first.
+    """
     return _violations(page) and _violations(page)
 
 
@@ -29,10 +31,10 @@ def _violations(page):
     page.wait_for_function(
         "!document.getAnimations().some(a => a instanceof CSSTransition && a.playState === 'running')"
     )
-    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    violations = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
     return [
         (v["id"], v["help"], [node["target"] for node in v["nodes"]][:4])
-        for v in found
+        for v in violations
         if v["impact"] in ("serious", "critical")
     ]
 
@@ -48,7 +50,7 @@ def test_no_serious_violation(visit, scheme, size):
     page.wait_for_function(f"{STATE}.run !== {json.dumps(before)} && {STATE}.done")
     page.wait_for_function("!document.querySelector('#la-race').disabled")
     page.locator("body").press("End")
-    page.wait_for_timeout(500)  # the button's colours have changed by then
+    page.wait_for_timeout(500)  # until the button's colours have changed
     assert serious(page) == [], "after a race, with all settings open"
     page.get_by_role("button", name="open the pass").click()
     assert page.locator(".la-inspector").is_visible()
@@ -63,7 +65,7 @@ def test_no_serious_violation(visit, scheme, size):
     assert serious(in_other_colours(page, scheme)) == [], "the other colours"
 
 
-def test_everything_is_reached_by_tab(visit):
+def test_every_control_is_reached_by_tab(visit):
     page = visit()
     wanted = page.evaluate(
         """() => [...document.querySelectorAll('button, input, textarea, summary, [tabindex="0"]')]

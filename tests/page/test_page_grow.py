@@ -1,4 +1,4 @@
-"""A drafter grown in a real browser: it learns, races, is stopped, kept for the Race tab, taken home and put away."""
+"""A drafter grown in a real browser: trained, raced, stopped, kept for the Race tab, downloaded and removed."""
 
 import json
 import re
@@ -7,27 +7,27 @@ import zipfile
 import pytest
 from playwright.sync_api import expect
 from test_page import SHORT, race
-from test_page_lab import turn_to
+from test_page_lab import open_section
 
 pytestmark = pytest.mark.browser
 
 
 def drafting(page):
-    """Who drafted in the race on show."""
+    """The name of the drafter in the shown race."""
     return json.loads(page.evaluate("window.lookahead.trace()"))["models"]["heads"]["block"]["name"]
 
 
-def test_a_drafter_is_grown_kept_and_taken_home(visit, tmp_path):
+def test_a_drafter_is_grown_kept_and_downloaded(visit, tmp_path):
     page = visit(f"{SHORT}&method=block")
     page.get_by_role("tab", name="Lab", exact=True).click()
-    turn_to(page, "Grow a drafter")
+    open_section(page, "Grow a drafter")
     press = {name: page.get_by_role("button", name=name, exact=True).locator("visible=true") for name in
              ("Train", "Stop", "Keep for my races", "Put it away", "Download")}  # fmt: skip
     for name in ("Keep for my races", "Download"):
         expect(press[name]).to_be_disabled()
     press["Train"].click()
     headline, lanes = page.locator(".la-worth"), page.locator("#la-grown")
-    # What stands before training is measured again ten seconds later, sooner than a loaded machine may show it.
+    # The value before training is replaced after ten seconds, maybe before a busy machine shows it.
     expect(headline).to_contain_text(re.compile(r"1\.\d\d tokens per pass, (before training|after [\d.]+ s)"))
     expect(lanes).to_contain_text("Finished.")
     expect(page.locator("#la-growing .js-plotly-plot .legendtext")).to_have_text(["loss", "tokens per pass"])
@@ -36,7 +36,7 @@ def test_a_drafter_is_grown_kept_and_taken_home(visit, tmp_path):
     press["Stop"].click()
     expect(page.get_by_text("Stopped. Keep the drafter")).to_be_visible()
     expect(press["Train"]).to_be_enabled()
-    # Whether a race was under way is for the clock to say: one that was over stays so, one that Stop ended says so.
+    # A race may or may not have been running: then the lanes are finished, or stopped.
     expect(lanes).to_contain_text(re.compile(r"Finished\.|Stopped by you after \d+ tokens\."))
     assert page.locator("#la-growing .scatterlayer .trace").count() == 2
     with page.expect_download() as waiting:

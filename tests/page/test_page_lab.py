@@ -1,4 +1,4 @@
-"""The Lab in a real browser: a claim measured, a sweep stopped half way, passes recomputed, dice thrown, advice given."""
+"""The Lab in a real browser: claims, sweeps, recomputed passes, dice and advice."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ SECTIONS = (
 def lab(visit, section, **options):
     page = visit(**options)
     page.get_by_role("tab", name="Lab", exact=True).click()
-    turn_to(page, section)
+    open_section(page, section)
     return page
 
 
-def turn_to(page, section):
-    """Open a section of the Lab; on a phone some of them are in a menu."""
+def open_section(page, section):
+    """Open a section of the Lab; on a phone, some sections are in a menu."""
     tab = page.get_by_role("tab", name=section, exact=True)
     if not tab.is_visible():
         page.locator("#la-lab .overflow-menu > button").click()
@@ -48,13 +48,13 @@ def test_no_section_has_a_serious_violation(visit, scheme, size):
     page.get_by_role("button", name="use the race on show").click()
     page.locator(".js-plotly-plot").locator("visible=true").first.wait_for()
     for section in SECTIONS:
-        turn_to(page, section)
+        open_section(page, section)
         assert serious(page) == [], section
     assert serious(in_other_colours(page, scheme)) == []
 
 
 @pytest.mark.parametrize(("scheme", "ink"), [("light", "rgb(28, 27, 25)"), ("dark", "rgb(236, 235, 229)")])
-def test_claims_are_drawn_on_arrival_in_the_pages_ink(visit, scheme, ink):
+def test_claims_are_drawn_at_first_in_the_pages_colour(visit, scheme, ink):
     page = lab(visit, "Expectations", color_scheme=scheme)
     row = page.locator(".js-plotly-plot .ytick text", has_text="Block drafters")
     expect(row).to_have_css("fill", ink)
@@ -94,7 +94,7 @@ def test_batches_are_measured_here(visit):
     assert "drafted, accepted" in drawn.inner_text() and "root (the text's last token)" in drawn.inner_text()
 
 
-def test_it_says_whether_to_turn_it_on(visit):
+def test_the_decision_to_draft(visit):
     page = lab(visit, "Should I turn it on?")
     section = page.locator(".la-section").filter(has_text="Enter your own prompts").locator("visible=true")
     section.get_by_label("your prompts").fill("Once upon a time\n<img src=x onerror=alert(1)>")
@@ -106,15 +106,15 @@ def test_it_says_whether_to_turn_it_on(visit):
     expect(section.locator("tbody tr").first).to_be_visible()
     with page.expect_download() as download:
         section.get_by_role("link", name="decision.json").click()
-    answer = json.loads(download.value.path().read_text())
-    assert {row["question"] for row in answer["rows"]} == {"1", "2"} and answer["sentence"]
-    if answer["levels"]:  # a slow machine has no time left for batches
+    decision = json.loads(download.value.path().read_text())
+    assert {row["question"] for row in decision["rows"]} == {"1", "2"} and decision["sentence"]
+    if decision["levels"]:  # a slow machine has no time left for batches
         section.locator(".js-plotly-plot").wait_for()
     link = section.get_by_role("link", name="race it").get_attribute("href")
-    assert "prompt=Once+upon+a+time" in link and f"methods={answer['method']}" in link
+    assert "prompt=Once+upon+a+time" in link and f"methods={decision['method']}" in link
 
 
-def test_a_run_that_is_stopped_leaves_what_it_found_and_the_engine_free(visit):
+def test_a_stopped_sweep_keeps_its_rows_and_frees_the_engine(visit):
     page = lab(visit, "Sweeps")
     page.get_by_label("sweep", exact=True).locator("visible=true").click()
     page.get_by_role("option", name="output length").click()
@@ -130,7 +130,7 @@ def test_a_run_that_is_stopped_leaves_what_it_found_and_the_engine_free(visit):
     assert race(page)["lanes"][1]["finished"]
 
 
-def test_a_race_behind_ones_own_sweep_says_so(visit):
+def test_a_race_after_the_visitors_own_sweep_waits_with_a_message(visit):
     page = lab(visit, "Sweeps")
     page.get_by_label("number input for repetitions").locator("visible=true").fill("5")
     page.get_by_role("button", name="Sweep", exact=True).click()
@@ -144,7 +144,7 @@ def test_a_race_behind_ones_own_sweep_says_so(visit):
     expect(page.locator(".la-says").locator("visible=true")).to_have_text("Stopped. What is known so far stays.")
 
 
-def test_what_if_recomputes_the_race_on_show(visit):
+def test_what_if_recomputes_the_shown_race(visit):
     page = lab(visit, "What if")
     page.get_by_role("button", name="use the race on show").click()
     table = page.locator(".la-table").locator("visible=true")
@@ -155,7 +155,7 @@ def test_what_if_recomputes_the_race_on_show(visit):
     table.get_by_text("suffix, k = 6").wait_for()
 
 
-def test_drafters_write_one_text_at_their_own_speed(visit):
+def test_drafters_write_the_same_text_at_different_speeds(visit):
     page = lab(visit, "Drafters")
     start = page.get_by_role("button", name="Race", exact=True)
     expect(page.get_by_role("checkbox", checked=True).locator("visible=true")).to_have_count(3)
@@ -175,7 +175,7 @@ def test_drafters_write_one_text_at_their_own_speed(visit):
     )
     start.click()
     shown.locator(".la-error", has_text="choose from one to 3").wait_for()
-    assert len(names) == shown.locator(".la-lanehead .la-name").count(), "what was shown stays"
+    assert len(names) == shown.locator(".la-lanehead .la-name").count(), "the shown race stays"
 
 
 def test_dice_settle_and_with_a_bug_do_not(visit):
@@ -188,14 +188,14 @@ def test_dice_settle_and_with_a_bug_do_not(visit):
     page.get_by_text("It does not settle on p.").wait_for()
 
 
-def test_this_machine_says_what_a_pass_costs(visit):
+def test_this_machine_shows_the_cost_of_a_pass(visit):
     page = lab(visit, "This machine")
     facts = page.locator(".la-table").locator("visible=true").inner_text()
     assert "GB/s" in facts and re.search(r"W = \d+, N = \d, G = \d+: \d+ rows, \d\.\d\d one-row", facts)
     page.locator(".js-plotly-plot").locator("visible=true").first.wait_for()
 
 
-def test_the_race_on_show_predicts_whether_to_draft(visit):
+def test_the_shown_race_predicts_whether_to_draft(visit):
     page = lab(visit, "Should I turn it on?")
     page.get_by_role("button", name="Ask").click()
     answer = page.locator(".la-answer").locator("visible=true")
@@ -203,7 +203,7 @@ def test_the_race_on_show_predicts_whether_to_draft(visit):
     assert answer.inner_text().startswith(("Yes: ", "Don't"))
 
 
-def test_formats_and_threads_are_compared_and_what_was_found_stays_when_stopped(visit):
+def test_formats_and_threads_are_compared_and_rows_stay_after_stop(visit):
     page = lab(visit, "This machine")
     compare = page.get_by_role("button", name="Compare formats and threads")
     table = page.locator(".la-table").filter(has_text="weights\u00a0read")

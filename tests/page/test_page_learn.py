@@ -1,4 +1,4 @@
-"""The Learn tab in a real browser: every lesson walked through from its heading to its question, every widget at work."""
+"""The Learn tab in a real browser: each lesson from its heading to its question, with each widget in use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIRST = next(iter(ALL))
 
 
 def learn(visit, name=FIRST, **options):
-    """The lesson, opened by its address."""
+    """Open a lesson by its address, and return the page."""
     page = visit(f"?lesson={name}", **options)
     arrived(page, name)
     return page
@@ -33,7 +33,7 @@ def arrived(page, name):
 
 
 def use(box, widget):
-    """Do with a widget what its reader is asked to do, and see that it answers."""
+    """Use a widget as a reader does, and check its reaction."""
     if isinstance(widget, Race):
         box.get_by_role("button", name="Race", exact=True).click()
         box.locator(".la-timeline[data-state=finished]").wait_for(timeout=180_000)
@@ -65,10 +65,10 @@ def use(box, widget):
     elif isinstance(widget, Bug):
         bug = BUGS[widget.bug]
         box.get_by_role("button", name="Run the test").click()
-        told = box.locator(".la-finding.la-fails")
-        told.wait_for()
-        assert bug.test in told.inner_text()
-        if widget.bug != next(iter(BUGS)):  # the others' tests pass and their races run in test_lab_bugs
+        finding = box.locator(".la-finding.la-fails")
+        finding.wait_for()
+        assert bug.test in finding.inner_text()
+        if widget.bug != next(iter(BUGS)):  # test_lab_bugs covers the other bugs
             return
         box.get_by_role("checkbox").uncheck()
         box.get_by_role("button", name="Run the test").click()
@@ -96,20 +96,20 @@ def use(box, widget):
         assert widget.text.split("\n")[0].strip() in box.inner_text()
     elif isinstance(widget, Quiz):
         for answer in sorted(widget.answers, key=lambda answer: answer.right):
-            # By keyboard: where a race still plays above, a pointer may meet another answer.
+            # By keyboard: a race that plays above may move the buttons under a pointer.
             box.get_by_role("button", name=answer.text).first.press("Enter")
             box.get_by_text(answer.why).wait_for()
 
 
 @pytest.fixture(scope="module")
 def reader(pages):
-    """One page that all lessons are read on."""
+    """The page for all lessons."""
     with pages() as visit:
         yield learn(visit)
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_every_lesson_is_walked_through(reader, name):
+def test_every_lesson_can_be_completed(reader, name):
     page, lesson = reader, ALL[name]
     page.locator(f"#la-lesson-{name}").click()
     arrived(page, name)
@@ -133,7 +133,7 @@ def test_every_lesson_is_walked_through(reader, name):
 
 
 def test_every_lesson_fits_a_phone(visit):
-    """And in the dark every kind of widget can be read."""
+    """In dark mode, too, each kind of widget is readable."""
     page, seen = learn(visit, color_scheme="dark", viewport={"width": 390, "height": 844}), set()
     for name, lesson in ALL.items():
         page.locator(f"#la-lesson-{name}").click()
@@ -144,7 +144,7 @@ def test_every_lesson_fits_a_phone(visit):
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
 
 
-def test_a_lesson_is_an_address_and_keeps_the_race(visit):
+def test_a_lesson_has_an_address_and_keeps_the_race(visit):
     page = visit(SHORT)
     shown = race(page)
     page.get_by_role("tab", name="Learn", exact=True).click()
@@ -162,7 +162,7 @@ def test_a_lesson_is_an_address_and_keeps_the_race(visit):
     page.wait_for_url(lambda url: "lesson" not in url)
     page.get_by_role("tab", name="Learn", exact=True).click()
     arrived(page, "03-rejection")
-    page.wait_for_url("**/?lesson=03-rejection")  # the lesson is there at once, its address a moment later
+    page.wait_for_url("**/?lesson=03-rejection")  # the address changes a moment after the lesson
     page.reload()
     arrived(page, "03-rejection")
 
@@ -176,17 +176,17 @@ def test_an_unknown_lesson_is_named(visit):
     arrived(page, FIRST)
 
 
-def test_a_race_in_a_lesson_can_be_stopped_and_the_engine_is_free(visit):
+def test_leaving_a_lesson_stops_its_race(visit):
     page = learn(visit)
     box = page.locator(".la-widgetbox.la-race").first
     box.get_by_role("button", name="Race", exact=True).click()
-    page.locator("#la-lesson-02-draft-and-verify").click()  # turned away from while it runs
+    page.locator("#la-lesson-02-draft-and-verify").click()  # leave the lesson while the race runs
     arrived(page, "02-draft-and-verify")
     page.get_by_role("tab", name="Race", exact=True).click()
     assert race(page)["lanes"][1]["finished"]
 
 
-def test_keys_belong_to_the_timeline_that_has_the_focus(visit):
+def test_keys_act_on_the_focused_timeline(visit):
     page = learn(visit, "02-draft-and-verify")
     box = page.locator(".la-widgetbox.la-recording").first
     line = box.locator(".la-passline")
@@ -217,7 +217,7 @@ def test_the_teacher_prints_a_worksheet_without_answers_and_a_key(visit, section
     assert "Minute by minute" in page.locator("body").inner_text()
 
 
-def test_lesson_links_lead_somewhere(visit):
+def test_lesson_links_are_valid(visit):
     page = learn(visit, TEACHER.stem)
     hrefs = page.locator("#la-lesson a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
     assert any(href.startswith("?prompt=") for href in hrefs)

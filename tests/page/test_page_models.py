@@ -1,4 +1,4 @@
-"""The Models tab in a real browser, with a small hub of our own behind the server: looked at, loaded, raced, taken back."""
+"""The Models tab in a real browser, with a small test hub: models are checked, loaded, raced and unloaded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fakehub import serving
 from playwright.sync_api import expect
 from test_page import SHORT, race
 from test_page_access import SCREENS, in_other_colours, serious
-from test_page_lab import turn_to
+from test_page_lab import open_section
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser-1")]
 PAIR = "org/tiny-target+org/tiny-draft"
@@ -19,7 +19,7 @@ SLOW_S = 0.03
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """A hub with a pair, and with what cannot be used."""
+    """A hub with a pair, and with a model that cannot be used."""
     root = tmp_path_factory.mktemp("models")
     with serving() as hub:
         hub.add("org/tiny-target", tiny("qwen3", root / "target", layers=3))
@@ -30,7 +30,7 @@ def served(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def app(served, tmp_path_factory):
-    """The app with that hub and a cache of its own."""
+    """The app with this hub and a separate cache."""
     folder = tmp_path_factory.mktemp("app")
     environment = {"HF_HUB_OFFLINE": "0", "HF_ENDPOINT": served.url, "HF_HUB_CACHE": str(folder / "cache")}
     with started(folder, **environment) as running:
@@ -39,7 +39,7 @@ def app(served, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(app):
-    """Where it is."""
+    """The app's address."""
     return app.url
 
 
@@ -57,9 +57,9 @@ def press(page, name, spec=None):
 
 
 def refusal(page):
-    words = page.locator("#la-models .la-refused")
-    words.wait_for()
-    return words.inner_text()
+    message = page.locator("#la-models .la-refused")
+    message.wait_for()
+    return message.inner_text()
 
 
 def in_use(page):
@@ -80,36 +80,36 @@ def test_no_serious_violation_and_nothing_wider_than_the_page(visit, scheme, siz
     assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
 
 
-def test_what_is_in_use_is_told_with_its_licence(visit):
+def test_models_in_use_are_listed_with_licences(visit):
     page = models_tab(visit)
-    told = in_use(page)
+    table = in_use(page)
     for word in ("target", "draft", "offdomain", "self", "ms", "Built with Llama"):
-        assert word in told
-    assert re.search(r"target\s+Llama-pocket target\s+[\d.]+ M\s+[\d.]+ MB", told)
-    said = page.locator("#la-models").inner_text()
-    assert "Copyright © Meta Platforms" in said
-    assert "bfloat16 on the processor" in said or "float32 on the processor" in said
-    assert "is added to the others" in said
+        assert word in table
+    assert re.search(r"target\s+Llama-pocket target\s+[\d.]+ M\s+[\d.]+ MB", table)
+    text = page.locator("#la-models").inner_text()
+    assert "Copyright © Meta Platforms" in text
+    assert "bfloat16 on the processor" in text or "float32 on the processor" in text
+    assert "is added to the others" in text
 
 
-def test_suggestions_are_typed_by_a_button(visit):
+def test_a_button_fills_in_a_suggestion(visit):
     page = models_tab(visit)
     page.locator(".la-suggested", has_text="SmolLM2").get_by_role("button", name="fill in").click()
     field = page.get_by_label("target+draft")
     assert field.input_value() == "HuggingFaceTB/SmolLM2-360M-Instruct+HuggingFaceTB/SmolLM2-135M-Instruct"
-    field.press("Enter")  # which checks
+    field.press("Enter")  # Enter checks the pair
     page.locator(".la-fails", has_text="the hub shows no such model").first.wait_for()
 
 
-def test_refusals_are_told_in_words_and_change_nothing(visit, served):
+def test_refusals_show_a_message_and_change_nothing(visit, served):
     page = models_tab(visit)
-    for spec, words in (
+    for spec, message in (
         ("", "a name is missing"),
         ("/etc/passwd", "no folder is opened from the page"),
         ("pockets", "no such bundled family"),
     ):
         press(page, "Load", spec)
-        assert words in refusal(page)
+        assert message in refusal(page)
         press(page, "Check", "pocket")
         page.locator(".la-says", has_text="Checked").wait_for()
     press(page, "Load", "org/sliding+org/tiny-draft")
@@ -118,7 +118,7 @@ def test_refusals_are_told_in_words_and_change_nothing(visit, served):
     assert not [path for _, path, _ in served.log if path.startswith("/org/sliding/") and path.endswith(".safetensors")]
 
 
-def test_a_load_that_is_stopped_leaves_everything_as_it_was(visit, served):
+def test_a_stopped_load_changes_nothing(visit, served):
     page, served.delay_s = models_tab(visit), 10 * SLOW_S
     press(page, "Load", PAIR)
     page.locator(".la-says", has_text="Downloading").wait_for()
@@ -126,7 +126,7 @@ def test_a_load_that_is_stopped_leaves_everything_as_it_was(visit, served):
     page.locator(".la-says", has_text="Stopped. The models in use are as they were.").wait_for()
     expect(page.locator("#la-models").get_by_role("button", name="Load", exact=True)).to_be_enabled()
     expect(page.locator(".la-says")).to_have_text("Stopped. The models in use are as they were.")
-    page.wait_for_timeout(1000)  # within which the process that downloads ends
+    page.wait_for_timeout(1000)  # the download process ends within this time
     served.delay_s = 0.0
     page.wait_for_timeout(1000)
     assert len(served.asked("model.safetensors")) <= 1, "the second model's weights were requested"
@@ -137,24 +137,24 @@ def test_a_load_that_is_stopped_leaves_everything_as_it_was(visit, served):
     assert race(page)["lanes"][1]["finished"]
 
 
-def test_a_pair_is_loaded_raced_and_taken_back_while_others_race(visit, served):
+def test_a_pair_is_loaded_raced_and_replaced_while_others_race(visit, served):
     other = visit(SHORT)
-    page, served.delay_s = models_tab(visit), 4 * SLOW_S  # it lasts until it is let go
+    page, served.delay_s = models_tab(visit), 4 * SLOW_S  # the download waits until the delay is removed
     press(page, "Load", PAIR)
     bar = page.locator("#la-models .la-says", has_text="Downloading")
     bar.locator(".la-done").wait_for()
-    assert race(other)["lanes"][1]["finished"], "a download holds up nobody's race"
+    assert race(other)["lanes"][1]["finished"], "a download delays no race"
     late = visit(SHORT)
     late.get_by_role("tab", name="Models", exact=True).click()
     press(late, "Load", PAIR)
     assert "Somebody is loading models" in refusal(late)
     served.delay_s = 0.0
-    page.wait_for_url("**/?tab=models&family=**")  # it loads itself anew
+    page.wait_for_url("**/?tab=models&family=**")  # the page reloads
     page.locator("#la-models .la-table", has_text="org/tiny-target").wait_for()
-    told = page.locator("#la-models .la-table", has_text="org/tiny-target").inner_text()
-    assert "org/tiny-target" in told and "org/tiny-draft" in told and "apache-2.0" in told and "mit" in told
-    assert "offdomain" not in told
-    assert "Llama-pocket target" in in_use(page), "it stands beside the others"
+    table = page.locator("#la-models .la-table", has_text="org/tiny-target").inner_text()
+    assert "org/tiny-target" in table and "org/tiny-draft" in table and "apache-2.0" in table and "mit" in table
+    assert "offdomain" not in table
+    assert "Llama-pocket target" in in_use(page), "the family is added to the others"
     page.locator(".la-machine", has_text="org/tiny-target").wait_for(state="attached")
     page.get_by_role("tab", name="Race", exact=True).click()
     shown = race(page)
@@ -162,10 +162,10 @@ def test_a_pair_is_loaded_raced_and_taken_back_while_others_race(visit, served):
     assert shown["lanes"][0]["text"] == shown["lanes"][1]["text"]
     page.get_by_role("button", name="more", exact=True).click()
     page.get_by_label("draft model").click()
-    assert [words.split()[-1] for words in page.get_by_role("option").all_inner_texts()] == ["draft"]
+    assert [option.split()[-1] for option in page.get_by_role("option").all_inner_texts()] == ["draft"]
     page.keyboard.press("Escape")
     page.get_by_role("tab", name="Lab", exact=True).click()
-    turn_to(page, "Drafters")
+    open_section(page, "Drafters")
     page.get_by_role("checkbox", name="draft model: draft").wait_for()
     assert page.get_by_role("checkbox", name="draft model: offdomain").count() == 0
     page.get_by_role("tab", name="Race", exact=True).click()
@@ -177,24 +177,24 @@ def test_a_pair_is_loaded_raced_and_taken_back_while_others_race(visit, served):
     page.get_by_role("tab", name="Race", exact=True).click()
     assert race(page)["lanes"][1]["finished"]
     other.locator(".la-machine", has_text="Llama-pocket target").wait_for(state="attached")
-    assert race(other)["lanes"][1]["finished"], "one visitor's choice is nobody else's"
+    assert race(other)["lanes"][1]["finished"], "one visitor's choice does not change another's"
 
 
 @pytest.mark.parametrize(
-    ("limits", "words"),
+    ("limits", "sentence"),
     [
         ({"LOOKAHEAD_LOADING": "none"}, "The host of this server has switched loading off."),
         ({"LOOKAHEAD_LOADING": "listed", "LOOKAHEAD_MAX_MODEL_GB": "3"}, "This host allows the suggested pairs only. This host allows 3 GB"),
     ],
     ids=["none", "listed"],
 )  # fmt: skip
-def test_a_host_may_restrict_it_or_switch_it_off(chromium, tmp_path, served, limits, words):
+def test_a_host_may_restrict_or_disable_loading(chromium, tmp_path, served, limits, sentence):
     running = App(tmp_path, HF_HUB_OFFLINE="0", HF_ENDPOINT=served.url, HF_HUB_CACHE=str(tmp_path), **limits)
     page = chromium.new_page()
     page.set_default_timeout(PATIENT_MS)
     try:
         page.goto(f"{running.url}/?tab=models")
-        page.locator("#la-models", has_text=words).wait_for()
+        page.locator("#la-models", has_text=sentence).wait_for()
         load = page.locator("#la-models").get_by_role("button", name="Load", exact=True)
         if limits["LOOKAHEAD_LOADING"] == "none":
             assert load.is_disabled() and page.get_by_label("target+draft").is_disabled()

@@ -1,4 +1,4 @@
-"""The app below a path of a proxy that cuts the path off, with and without a slash at the end of the address."""
+"""The app behind a proxy that removes its path, with and without a slash at the end of the address."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ FORWARDED = [("X-Forwarded-Prefix", PREFIX)]
 
 @pytest.fixture
 def waiting():
-    """A page that waits, for nothing."""
-    here = WebServer("127.0.0.1", 0)
-    yield here
-    here.close()
+    """A server that shows the loading page and never gets ready."""
+    server = WebServer("127.0.0.1", 0)
+    yield server
+    server.close()
 
 
 def opened(chromium, address):
-    """A page."""
+    """Open an address, and return the page."""
     context = chromium.new_context(viewport={"width": 1440, "height": 900})
     context.set_default_timeout(PATIENT_MS)
     context.add_init_script(LEAVING)
@@ -33,7 +33,7 @@ def opened(chromium, address):
 
 @pytest.mark.browser
 @pytest.mark.parametrize(("end", "headers"), [("", ()), ("/", FORWARDED), ("?recording=tale", FORWARDED)])
-def test_a_page_that_waits_asks_below_the_path(chromium, waiting, end, headers):
+def test_the_loading_page_polls_below_the_path(chromium, waiting, end, headers):
     waiting.tell("reading torch", 0.45)
     with below_a_path(f"http://127.0.0.1:{waiting.port}", headers) as proxy:
         page = opened(chromium, proxy.url + end)
@@ -43,7 +43,7 @@ def test_a_page_that_waits_asks_below_the_path(chromium, waiting, end, headers):
 
 
 @pytest.mark.browser
-def test_it_becomes_the_app_and_races_there(chromium, waiting, address):
+def test_the_app_replaces_the_loading_page_and_races(chromium, waiting, address):
     with below_a_path(f"http://127.0.0.1:{waiting.port}") as proxy:
         page = opened(chromium, f"{proxy.url}?recording=story")
         page.get_by_role("button", name="Race 0 %").wait_for()

@@ -1,4 +1,4 @@
-"""A server that goes away during a race, and comes back: the page says so, keeps the recording so far, and works again."""
+"""A server that ends during a race and starts again: the page shows it, keeps the recording so far, and works again."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def racing(chromium, tmp_path):
     server.process.wait()
 
 
-def taken_home(page, tmp_path):
-    """The recording on show, saved."""
+def saved(page, tmp_path):
+    """Save the shown recording, and return it."""
     with page.expect_download() as waiting:
         page.get_by_role("button", name="recording", exact=True).click()
     waiting.value.save_as(tmp_path / "saved.json")
@@ -53,35 +53,33 @@ def races_again(page):
     return shown["error"] is None and all(lane["finished"] for lane in shown["lanes"])
 
 
-def test_a_server_that_is_killed_and_started_again(racing, tmp_path):
+def test_a_server_is_killed_and_started_again(racing, tmp_path):
     page, server = racing
     server.process.kill()
     server.process.wait()
     page.locator(".la-statustext", has_text="Connection lost: showing what arrived.").wait_for()
-    held = page.evaluate(STATE)
-    assert not held["done"] and held["lanes"][1]["tokens"] > 10
+    lost = page.evaluate(STATE)
+    assert not lost["done"] and lost["lanes"][1]["tokens"] > 10
     again = App(tmp_path, server.port)
     try:
         page.wait_for_function(f"window.lookahead && {STATE}.restored && {STATE}.done")
         shown = page.evaluate(STATE)
-        assert shown["run"] == held["run"]
-        assert [lane["text"] for lane in shown["lanes"]] == [lane["text"] for lane in held["lanes"]]
+        assert shown["run"] == lost["run"]
+        assert [lane["text"] for lane in shown["lanes"]] == [lane["text"] for lane in lost["lanes"]]
         assert "it was restarted" in shown["error"]
         assert "Restored after a reload. The run ended early." in page.inner_text(".la-statustext")
-        trace = taken_home(page, tmp_path)
-        assert [len(lane.tokens) for lane in trace.lanes] == [lane["tokens"] for lane in held["lanes"]]
+        trace = saved(page, tmp_path)
+        assert [len(lane.tokens) for lane in trace.lanes] == [lane["tokens"] for lane in lost["lanes"]]
         assert races_again(page)
     finally:
         assert again.stop() == 0
 
 
-def test_a_server_that_is_asked_to_end(racing, tmp_path):
+def test_a_server_is_stopped(racing, tmp_path):
     page, server = racing
     assert server.stop() == 0
     page.wait_for_function(f"{STATE}.done")
     shown = page.evaluate(STATE)
     assert shown["error"] == "Ended because this server is shutting down; what ran so far is shown."
     assert shown["received"] == shown["expected"] and shown["lanes"][1]["tokens"] > 10
-    assert [len(lane.tokens) for lane in taken_home(page, tmp_path).lanes] == [
-        lane["tokens"] for lane in shown["lanes"]
-    ]
+    assert [len(lane.tokens) for lane in saved(page, tmp_path).lanes] == [lane["tokens"] for lane in shown["lanes"]]

@@ -1,4 +1,4 @@
-"""A race between servers in a real browser: chosen by name, drawn with counts and without invented words, kept and linked."""
+"""A race between servers in a real browser: chosen by name, drawn with counts only, saved and linked."""
 
 import json
 
@@ -9,13 +9,13 @@ from playwright.sync_api import expect
 from test_page import STATE, race
 
 pytestmark = pytest.mark.browser
-MOST = 24
-TEXT = "".join(WORDS[:MOST])
+MAX_TOKENS = 24
+TEXT = "".join(WORDS[:MAX_TOKENS])
 
 
 @pytest.fixture(scope="module")
 def servers():
-    """Servers that the operator has named: one without speculation, one with it, one that fails on its way."""
+    """The operator's servers: one without speculation, one with it, one that fails during a race."""
     runs = {"runs": (2, 0, 4, 1), "speed": 0.01}
     with (
         serving(Fake(speed=0.01)) as plain,
@@ -27,7 +27,7 @@ def servers():
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory, servers):
-    """An app that knows them."""
+    """The address of an app with these servers."""
     named = ",".join(f"{name}={url}" for name, url in servers.items())
     variables = {"LOOKAHEAD_SERVERS": named, "LOOKAHEAD_SERVER_KEY_FAST": "s3cret-key"}
     with started(tmp_path_factory.mktemp("servers"), **variables) as running:
@@ -35,7 +35,7 @@ def address(tmp_path_factory, servers):
     assert "s3cret-key" not in running.output() and not any(url in running.output() for url in servers.values())
 
 
-LINK = f"?family=servers%3Aplain%2Cfast&prompt=A+prompt&max_new_tokens={MOST}"
+LINK = f"?family=servers%3Aplain%2Cfast&prompt=A+prompt&max_new_tokens={MAX_TOKENS}"
 
 
 def test_servers_are_chosen_by_name_and_raced(visit, servers):
@@ -45,19 +45,19 @@ def test_servers_are_chosen_by_name_and_raced(visit, servers):
     page.locator(".la-machine", has_text="as seen from here").wait_for()
     page.get_by_label("Method", exact=True).wait_for(state="hidden")
     page.get_by_role("button", name="more", exact=True).click()
-    page.get_by_label("new tokens, at most").fill(str(MOST))
+    page.get_by_label("new tokens, at most").fill(str(MAX_TOKENS))
     shown = race(page)
     assert shown["error"] is None and [lane["text"] for lane in shown["lanes"]] == [TEXT, TEXT]
     names = page.locator(".la-lanehead .la-name").all_inner_texts()
     assert names == ["plain", "fast"]
     page.get_by_role("button", name="keep", exact=True).click()
     unseen = page.locator(".la-lane").nth(1).locator(".la-hatched")
-    steps = Fake(runs=(2, 0, 4, 1)).passes(MOST)[1:]
-    expect(unseen).to_have_text([f"{5 - len(run)} rejected" for run, _ in steps if len(run) < 5])  # as it is played
+    steps = Fake(runs=(2, 0, 4, 1)).passes(MAX_TOKENS)[1:]
+    expect(unseen).to_have_text([f"{5 - len(run)} rejected" for run, _ in steps if len(run) < 5])  # during playback
     trace = json.loads(page.evaluate("window.lookahead.trace()"))
     assert [lane["options"]["kind"] for lane in trace["lanes"]] == ["vllm", "vllm"]
-    whole = page.content() + json.dumps(trace)
-    assert "s3cret-key" not in whole and not any(url in whole for url in servers.values())
+    content = page.content() + json.dumps(trace)
+    assert "s3cret-key" not in content and not any(url in content for url in servers.values())
     assert "family=servers" in page.evaluate("window.lookahead.state().link || ''")
 
 
@@ -67,7 +67,7 @@ def test_a_link_names_servers(visit):
     assert race(page)["lanes"][1]["text"] == TEXT
 
 
-def test_a_server_that_fails_says_so_and_keeps_what_arrived(visit):
+def test_a_failing_server_shows_an_error_and_keeps_the_text(visit):
     page = visit(LINK.replace("Cfast", "Cfailing"))
     page.wait_for_function("document.querySelector('#la-family input').value.startsWith('failing beside plain')")
     page.get_by_role("button", name="Race", exact=True).click()
@@ -76,7 +76,7 @@ def test_a_server_that_fails_says_so_and_keeps_what_arrived(visit):
     assert lanes[0]["text"] == TEXT and lanes[1]["text"].startswith(" w0")
 
 
-def test_the_lab_loads_them(visit):
+def test_the_lab_loads_servers(visit):
     page = visit()
     page.get_by_role("tab", name="Lab").click()
     page.get_by_role("tab", name="Servers").click()

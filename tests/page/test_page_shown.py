@@ -1,4 +1,4 @@
-"""What one shows to others: the tour, the projector, a card and a film of a race, records from elsewhere, a class of eight."""
+"""The tour, the projector mode, the card and the film of a race, acceptance records, a class of eight."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from lookahead.page.learn.lessons import TEACHER, lessons, read
 pytestmark = pytest.mark.browser
 
 
-def test_the_tour_walks_the_recording_and_ends_with_a_guess(visit):
+def test_the_tour_goes_through_the_recording_and_ends_with_a_guess(visit):
     page = visit()
     page.get_by_role("button", name="show me in a minute").click()
     tour = page.get_by_role("dialog", name="A tour in six stops")
@@ -33,12 +33,12 @@ def test_the_tour_walks_the_recording_and_ends_with_a_guess(visit):
     expect(tour).to_have_count(0)
 
 
-def test_a_link_begins_the_tour(visit):
+def test_a_link_starts_the_tour(visit):
     page = visit("?tour")
     expect(page.get_by_role("dialog", name="A tour in six stops")).to_be_visible()
 
 
-def test_a_projector_shows_words_and_the_plan(visit):
+def test_the_projector_mode_shows_text_and_the_plan(visit):
     page = visit("?present")
     expect(page.locator(".la-p-title")).to_contain_text("Two lanes write a text")
     assert page.locator("#la-prompt").is_hidden() and page.locator(".la-chart").is_hidden()
@@ -54,12 +54,12 @@ def test_a_projector_shows_words_and_the_plan(visit):
     assert page.locator("#la-prompt").is_visible()
 
 
-def test_of_two_recordings_the_one_chosen_last_is_shown(visit):
+def test_the_recording_chosen_last_is_shown(visit):
     page, late = visit("?present"), []
     expect(page.locator(".la-p-title")).to_contain_text("Two lanes write a text")
     page.wait_for_function(f"{STATE}.done")
     page.route("**/component_server/**", lambda route: route.continue_() if late else late.append(route))
-    page.keyboard.press("ArrowLeft")  # the first recording again, whose answer comes late
+    page.keyboard.press("ArrowLeft")  # the first recording again, whose reply arrives late
     for _ in range(3):
         page.keyboard.press("ArrowRight")
     page.wait_for_function(f"{STATE}.run === 'recording-same-text'")
@@ -69,7 +69,7 @@ def test_of_two_recordings_the_one_chosen_last_is_shown(visit):
     assert state(page)["run"] == "recording-same-text"
 
 
-def test_a_card_and_a_film_are_made_in_the_browser(visit, tmp_path):
+def test_the_browser_draws_a_card_and_a_film(visit, tmp_path):
     page = visit()
     with page.expect_download() as card:
         page.get_by_role("button", name="share card").click()
@@ -84,7 +84,7 @@ def test_a_card_and_a_film_are_made_in_the_browser(visit, tmp_path):
     assert (tmp_path / "film.webm").read_bytes()[:4] == b"\x1aE\xdf\xa3", "a Matroska file"
 
 
-def test_records_of_others_are_played(visit, tmp_path):
+def test_acceptance_records_are_played(visit, tmp_path):
     page = visit()
     record = {
         "engine": "vllm", "mean_acceptance_length": 2.0, "draft_acceptance_rate": 1 / 3, "num_accepted_draft_tokens": 3,
@@ -117,7 +117,7 @@ def test_a_class_of_eight_writes_together(visit):
     assert serious(page) == []
 
 
-def test_the_end_says_what_does_not_depend_on_a_clock(visit):
+def test_the_outcome_is_shown_in_passes(visit):
     page = visit()
     race(page)
     page.wait_for_function(f"!{STATE}.playing")
@@ -129,7 +129,7 @@ def test_the_end_says_what_does_not_depend_on_a_clock(visit):
     page.wait_for_function(f"{STATE}.run.startsWith('recording-')")
 
 
-def test_a_chip_is_marked_and_says_what_it_sets(visit):
+def test_a_chip_is_marked_and_names_its_settings(visit):
     page = visit()
     story, hot = (page.get_by_role("button", name=name, exact=True) for name in ("story", "temperature 1"))
     expect(story).to_have_attribute("aria-pressed", "true")
@@ -140,15 +140,15 @@ def test_a_chip_is_marked_and_says_what_it_sets(visit):
     expect(page.locator(".la-statustext").first).to_contain_text("(temperature 1)")
 
 
-def test_the_pass_stands_beside_the_lanes_and_walking_moves_the_playhead(visit):
+def test_the_pass_is_next_to_the_lanes_and_moves_the_playhead(visit):
     page = visit()
     page.wait_for_function(f"{STATE}.t > 0.02")
-    page.locator("body").press("Space")  # or it may have passed the next pass before that is clicked
+    page.locator("body").press("Space")  # so that the playhead does not reach the next pass before the click
     page.wait_for_function(f"!{STATE}.playing")
     page.get_by_role("button", name="open the pass").click()
     panel = page.get_by_role("region", name="Pass inspector")
     lanes = page.locator("#la-race-timeline .la-lanes").bounding_box()
-    assert panel.bounding_box()["x"] >= lanes["x"] + lanes["width"], "beside, not below"
+    assert panel.bounding_box()["x"] >= lanes["x"] + lanes["width"], "next to the lanes, not below"
     before = state(page)["t"]
     panel.get_by_role("button", name="Next pass of this lane").click()
     page.wait_for_function(f"{STATE}.t > {before} && !{STATE}.playing")
@@ -161,7 +161,7 @@ def test_the_pass_stands_beside_the_lanes_and_walking_moves_the_playhead(visit):
     assert widened > lanes["width"] + 300
 
 
-def test_lanes_of_two_have_plain_names_and_those_of_more_their_methods(visit):
+def test_two_lanes_have_plain_names_and_more_lanes_have_methods(visit):
     page = visit()
     heads = page.locator("#la-race-timeline .la-lanehead")
     expect(heads.first).to_contain_text("one token per pass")
@@ -179,23 +179,23 @@ LINKS = sorted({
 
 @pytest.mark.parametrize("link", LINKS)
 def test_every_link_of_the_lessons_opens_the_race_it_names(visit, link):
-    page, given = visit(link), dict(parse_qsl(link[1:]))
-    if "recording" in given:
-        page.wait_for_function(f"{STATE}.run.startsWith({json.dumps('recording-' + given['recording'])})")
+    page, query = visit(link), dict(parse_qsl(link[1:]))
+    if "recording" in query:
+        page.wait_for_function(f"{STATE}.run.startsWith({json.dumps('recording-' + query['recording'])})")
         assert len(state(page)["lanes"]) >= 2
         return
     page.wait_for_function(f"{STATE}.status === 'asked'")
-    assert page.get_by_label("Prompt", exact=True).input_value() == given["prompt"]
-    said = page.locator(".la-setting").all_inner_texts()
-    assert said[0] == f"{given['methods']} and naive" and all(
-        f"k = {given[name]}" in said for name in {"k"} & given.keys()
+    assert page.get_by_label("Prompt", exact=True).input_value() == query["prompt"]
+    settings = page.locator(".la-setting").all_inner_texts()
+    assert settings[0] == f"{query['methods']} and naive" and all(
+        f"k = {query[name]}" in settings for name in {"k"} & query.keys()
     )
     page.get_by_role("button", name="Run this race").click()
     page.wait_for_function(f"{STATE}.done && {STATE}.lanes.length === 2")
-    assert [lane["method"] for lane in state(page)["lanes"]] == ["naive", given["methods"]]
+    assert [lane["method"] for lane in state(page)["lanes"]] == ["naive", query["methods"]]
 
 
-def test_a_race_alone_in_a_frame_links_to_the_whole_page(visit):
+def test_an_embedded_race_links_to_the_full_page(visit):
     page = visit("?recording=tale&embed")
     page.wait_for_function(f"{STATE}.run.startsWith('recording-tale')")
     assert page.locator("#la-prompt").is_hidden() and page.locator(".la-strip").is_visible()
@@ -212,7 +212,7 @@ def test_the_badge_measures_again(visit):
     assert race(page)["error"] is None
 
 
-def test_the_lab_opens_with_something_true(visit):
+def test_the_lab_opens_with_measurements(visit):
     page = visit()
     page.get_by_role("tab", name="Lab", exact=True).click()
     expect(page.locator(".js-plotly-plot .legendtext").filter(has_text="measured on")).to_have_count(1)
@@ -222,7 +222,7 @@ def test_the_lab_opens_with_something_true(visit):
         expect(shown.first).to_be_visible()
 
 
-def test_on_a_phone_what_is_wrong_stands_on_the_screen(visit):
+def test_on_a_phone_errors_are_on_the_screen(visit):
     page = visit(viewport={"width": 390, "height": 844})
     page.get_by_label("Prompt", exact=True).fill("")
     page.wait_for_function("!document.querySelector('#la-race').disabled")

@@ -1,4 +1,4 @@
-"""Families side by side in a real browser: a pretrained model chosen in the Race tab, raced in real time, kept to one visitor."""
+"""Two families in a real browser: a visitor chooses a pretrained model in the Race tab and races it in real time."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from lookahead.family import sources
 from lookahead.measure.scenarios import ANSWERS
 
 SOURCE = sources.named("smol")
-there = SOURCE.gguf or SOURCE.here()
+is_installed = SOURCE.gguf or SOURCE.here()
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.skipif(not there and not os.environ.get("CI"), reason="requirements-smol.txt is not installed"),
+    pytest.mark.skipif(not is_installed and not os.environ.get("CI"), reason="requirements-smol.txt is not installed"),
 ]
 NAME = "SmolLM2: real answers"
 
 
-LOADED_MS = 240_000  # for a race that loads and measures the model first, with two other workers
+LOADED_MS = 240_000  # for a race that first loads and measures the model, with two other workers
 
 
 def choose(page, name=NAME):
@@ -30,7 +30,7 @@ def choose(page, name=NAME):
     page.get_by_role("option", name=name).click()
 
 
-def test_it_is_chosen_raced_in_real_time_and_linked_to(visit, address):
+def test_smol_is_chosen_raced_in_real_time_and_linked(visit, address):
     page, other = visit(), visit()
     choose(page)
     page.wait_for_function(f"{STATE}.run === 'recording-{ANSWERS[0].id}'")
@@ -62,28 +62,28 @@ def test_it_is_chosen_raced_in_real_time_and_linked_to(visit, address):
     raced = race(opened)["run"]
     opened.reload()
     opened.wait_for_function("window.lookahead && window.lookahead.state().restored")
-    assert opened.evaluate(f"{STATE}.run") == raced, "what has run comes back instead"
+    assert opened.evaluate(f"{STATE}.run") == raced, "the last race is restored instead"
     linked = visit("?family=smol&prompt=Hello&chat=True&max_new_tokens=8")
     linked.wait_for_function("document.querySelector('#la-family input').value.startsWith('SmolLM2')")
     assert linked.get_by_label("Prompt", exact=True).input_value() == "Hello"
     choose(linked, "pocket: instant")
-    assert linked.get_by_label("Prompt", exact=True).input_value() == "Hello", "what somebody has typed stays"
+    assert linked.get_by_label("Prompt", exact=True).input_value() == "Hello", "typed text stays"
 
 
-def test_its_first_token_comes_at_once(visit):
+def test_the_first_token_comes_at_once(visit):
     page = visit()
     choose(page)
-    wait_done(page, press_race(page), LOADED_MS)  # which loads it, once
+    wait_done(page, press_race(page), LOADED_MS)  # loads the model
     page.get_by_role("button", name="list", exact=True).click()
     before, start = press_race(page), time.perf_counter()
     page.wait_for_function(f"{STATE}.run !== {json.dumps(before)} && {STATE}.lanes.some(lane => lane.tokens)")
     assert time.perf_counter() - start < 5, "half a second on a machine with nothing else to do"
 
 
-def test_the_reading_of_a_long_prompt_shows_and_can_be_stopped(visit):
+def test_reading_a_long_prompt_is_shown_and_can_be_stopped(visit):
     page = visit()
     choose(page)
-    wait_done(page, press_race(page), LOADED_MS)  # which loads it, once
+    wait_done(page, press_race(page), LOADED_MS)  # loads the model
     page.get_by_label("Prompt", exact=True).fill("The harbour of the town is busy in the morning. " * 400)
     before = press_race(page)
     page.locator(".la-statustext", has_text="Reading the prompt.").wait_for()
@@ -97,9 +97,9 @@ def test_the_reading_of_a_long_prompt_shows_and_can_be_stopped(visit):
     assert page.evaluate(f"{STATE}.run") != before
 
 
-def test_the_api_has_it(address):
+def test_the_api_has_smol(address):
     client = Client(address, verbose=False)
-    families = {one["name"]: one for one in client.predict(api_name="/families")}
+    families = {family["name"]: family for family in client.predict(api_name="/families")}
     assert families["smol"]["description"] == NAME and families["pocket"]["loaded"]
     assert client.predict("smol", api_name="/choose")["models"]["target"] == SOURCE.repo
     trace = client.predict("The colour of the sky is", "block", 12, "auto", 0.0, 0, api_name="/race")

@@ -1,9 +1,8 @@
-"""How quickly the page draws: two lanes of a thousand tokens, fed live and replayed, in software rendering.
+"""The page's drawing time: two lanes of a thousand tokens, live and replayed, in software rendering.
 
-No server and no model, so that the numbers are the page's alone. The bars are those of a quiet machine, doubled; where
-the same browser takes longer over a fixed piece of layout than it did there, they grow as much. Where something else
-takes the processor for a moment it is measured again, up to three times, for noise only adds. `pytest -s` prints what
-was measured.
+No server and no model, so the times are the page's only. The limits are twice the times of a quiet machine, multiplied by
+the time of a fixed layout relative to that machine. A measurement is repeated up to three times, because noise only adds
+time. `pytest -s` prints the results.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from lookahead.trace import wire
 pytestmark = [pytest.mark.browser, pytest.mark.timed]
 FRAME_MS, SCRUB_MS, SCREEN_MS = 20, 50, 150
 
-# A fixed piece of what a page does all day: two thousand spans made, laid out and measured. Milliseconds, the median of
-# fifteen; QUIET_MS is what it took where the bars were set.
+# The median of fifteen times, in milliseconds, to build, lay out and measure two thousand spans. QUIET_MS is the time on
+# the machine where the limits were set.
 LAYOUT = """() => {
   const times = [];
   for (let i = 0; i < 15; i++) {
@@ -33,7 +32,7 @@ LAYOUT = """() => {
 }"""
 QUIET_MS = 12
 
-# Time between frames as the browser shows them, and the time our own callbacks take of one.
+# The time between the browser's frames, and our callbacks' time per frame.
 WATCH = """() => {
   window.gaps = []; window.work = [];
   const ask = requestAnimationFrame.bind(window);
@@ -42,7 +41,7 @@ WATCH = """() => {
   const look = now => { if (last !== null) gaps.push(now - last); last = now; ask(look); };
   ask(look);
 }"""
-# The log as it would arrive: a batch every 80 ms with what the lanes, which take turns, have done by then.
+# The log as it arrives: a batch every 80 ms with the new steps of the lanes, which run in turns.
 FEED = """events => new Promise(done => {
   let at = 0, sum = 0;
   const clocks = [0, 0], due = events.map(event => {
@@ -78,7 +77,7 @@ def p95(values):
     return sorted(values)[int(len(values) * 0.95)]
 
 
-def told(name, page):
+def measured(name, page):
     gaps, work = page.evaluate("[gaps, work]")
     print(
         f"\n{name}: {len(gaps)} frames, gap p95 {p95(gaps):.1f} ms, most {max(gaps):.0f} ms; own work p95 {p95(work):.1f} ms"
@@ -87,21 +86,21 @@ def told(name, page):
 
 
 def slower(page):
-    """How many times as long a fixed piece of layout takes as where the bars were set; never under 1."""
+    """Return this machine's layout time divided by that of the machine where the limits were set; at least 1."""
     took = page.evaluate(LAYOUT)
     print(f"\n2,000 spans laid out in {took:.1f} ms")
     return max(1, took / QUIET_MS)
 
 
-def again_where_noisy(measure):
-    """Run a measurement that asserts its bars, up to three times."""
+def repeated_if_noisy(measure):
+    """Run a measurement up to three times, until it is within its limits."""
 
     def tried(chromium, long_race):
         for left in (2, 1, 0):
             page = blank(chromium, (1440, 900))
             try:
                 return measure(page, long_race)
-            except OverBar:
+            except OverLimit:
                 if not left:
                     raise
             finally:
@@ -111,17 +110,17 @@ def again_where_noisy(measure):
     return tried
 
 
-class OverBar(AssertionError):
-    """Slower than the bar."""
+class OverLimit(AssertionError):
+    """A time above its limit."""
 
 
-def hold(slow, *bars):
-    """Each (milliseconds, bar), on a machine so many times as slow."""
-    if any(took >= bar * slow for took, bar in bars):
-        raise OverBar(slow, bars)
+def check(slow, *limits):
+    """Check each (milliseconds, limit) on a machine that is `slow` times as slow."""
+    if any(took >= limit * slow for took, limit in limits):
+        raise OverLimit(slow, limits)
 
 
-@again_where_noisy
+@repeated_if_noisy
 def test_two_lanes_of_a_thousand_tokens_live(page, long_race):
     mount(page, "")
     slow = slower(page)
@@ -129,7 +128,7 @@ def test_two_lanes_of_a_thousand_tokens_live(page, long_race):
     events = [event.plain() for event in wire.events(long_race)]
     events[0]["live"] = True
     page.evaluate(FEED, events)
-    gap, work = told("live", page)
+    gap, work = measured("live", page)
     delays = page.evaluate("delays")
     print(f"event to screen: p95 {p95(delays):.0f} ms of {len(delays)}")
     state = page.evaluate("lookahead.state()")
@@ -138,11 +137,11 @@ def test_two_lanes_of_a_thousand_tokens_live(page, long_race):
         and state["received"] == state["expected"]
         and [x["tokens"] for x in state["lanes"]] == [1000, 1000]
     )
-    hold(max(slow, slower(page)), (work, FRAME_MS), (gap, 2 * FRAME_MS), (p95(delays), 2 * SCREEN_MS))
+    check(max(slow, slower(page)), (work, FRAME_MS), (gap, 2 * FRAME_MS), (p95(delays), 2 * SCREEN_MS))
 
 
-@again_where_noisy
-def test_the_same_replayed_and_scrubbed(page, long_race):
+@repeated_if_noisy
+def test_two_lanes_of_a_thousand_tokens_replayed_and_scrubbed(page, long_race):
     mount(page, whole("r", wire.events(long_race, "A recording")))
     for _ in range(8):
         page.keyboard.press("]")
@@ -152,8 +151,8 @@ def test_the_same_replayed_and_scrubbed(page, long_race):
     page.evaluate(WATCH)
     page.evaluate("lookahead.state().playing || document.querySelector('.la-play').click()")
     page.wait_for_function("!lookahead.state().playing")
-    gap, work = told("replay at 4x", page)
-    hold(max(slow, slower(page)), (work, FRAME_MS), (gap, 2 * FRAME_MS))
+    gap, work = measured("replay at 4x", page)
+    check(max(slow, slower(page)), (work, FRAME_MS), (gap, 2 * FRAME_MS))
     times = page.evaluate("""async () => {
       const scrub = document.querySelector(".la-scrub"), most = Number(scrub.max), times = [];
       for (let i = 0; i < 120; i++) {
@@ -165,4 +164,4 @@ def test_the_same_replayed_and_scrubbed(page, long_race):
       }
       return times; }""")
     print(f"scrub: p95 {p95(times):.1f} ms")
-    hold(slow, (p95(times), 2 * SCRUB_MS))
+    check(slow, (p95(times), 2 * SCRUB_MS))

@@ -1,4 +1,4 @@
-"""Requests that no page of ours sends, to every event and address: each is answered in words, and the log quotes none."""
+"""Requests that the page never sends, to each event and address: each gets a message, and the log quotes none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lookahead.page.guard import MOST_BODY
 
 CANARY = "canary-7f3a9"
 FILE = {"path": f"/tmp/{CANARY}", "url": f"http://{CANARY}.example/x", "meta": {"_type": "gradio.FileData"}}
-# Every input of an event has this value.
+# The value of each input of an event.
 WRONG = {
     "missing": [], "null": [None], "text": [CANARY], "number": [-(10**30)], "huge": [f"{CANARY} " * 20_000],
     "list": [[CANARY]], "object": [{CANARY: {CANARY: CANARY}}], "file": [FILE], "not a number": [float("nan")],
@@ -27,23 +27,23 @@ JSON = {"Content-Type": "application/json"}
 
 
 class Plain:
-    """One connection to the app, on which requests are sent as they stand."""
+    """One connection to the app, for requests without changes by a client."""
 
     def __init__(self, address):
         host, port = address.removeprefix("http://").split(":")
         self.line = http.client.HTTPConnection(host, int(port), timeout=30)
 
     def ask(self, method, path, body=None, headers=()):
-        """Status and text of the answer."""
+        """Return the status and the text of the response."""
         self.line.request(method, path, body, {**JSON, **dict(headers)})
-        answer = self.line.getresponse()
-        text = answer.read().decode("utf-8", "replace")
-        if answer.will_close:
+        response = self.line.getresponse()
+        text = response.read().decode("utf-8", "replace")
+        if response.will_close:
             self.line.close()
-        return answer.status, text
+        return response.status, text
 
     def event(self, event, data):
-        """(whether it has a result, text) of a call of an event of the page, by its number; of work only the first news."""
+        """Call an event of the page. Returns (success, text of the first output)."""
         session = uuid.uuid4().hex
         body = json.dumps({"fn_index": event["id"], "data": data, "session_hash": session})
         if not event["queue"]:
@@ -67,7 +67,7 @@ class Plain:
 
 @pytest.fixture
 def log(app):
-    """What the app has printed since the test began, a line for an item."""
+    """The lines that the app has printed since the start of the test."""
     before = len(app.output())
     return lambda: app.output()[before:].splitlines()
 
@@ -77,38 +77,38 @@ def events_of(plain):
     return [event for event in config["dependencies"] if event["backend_fn"]]
 
 
-def at_most_a_line_for_each(log, requests):
-    """Nothing of what was sent is in the log, and no more lines than requests."""
-    time.sleep(0.3)  # an answer may come before its line
+def check_log(log, requests):
+    """Assert that the log quotes no request and has at most one line per request."""
+    time.sleep(0.3)  # a response may come before its log line
     lines = log()
     text = "\n".join(lines)
     assert CANARY not in text.lower() and "fault" not in text and "Traceback" not in text, text[:3000]
     assert len(lines) <= requests, text[:3000]
 
 
-def has_words(text):
-    answer = json.loads(text)
-    return bool(answer.get("error") or answer.get("detail"))
+def has_message(text):
+    response = json.loads(text)
+    return bool(response.get("error") or response.get("detail"))
 
 
-def test_every_event_answers_wrong_values_in_words(app, address, log):
+def test_every_event_reports_wrong_values(app, address, log):
     events = [event for event in events_of(Plain(address)) if event["inputs"]]
     calls = [(event, values) for values in WRONG.values() for event in events]
     lines = threading.local()
 
-    def call(given):
-        event, values = given
+    def call(request):
+        event, values = request
         lines.plain = getattr(lines, "plain", None) or Plain(address)
         fine, text = lines.plain.event(event, values * len(event["inputs"]))
-        return fine or has_words(text) or (event["id"], event["api_name"], str(values)[:40], text[:200])
+        return fine or has_message(text) or (event["id"], event["api_name"], str(values)[:40], text[:200])
 
     with ThreadPoolExecutor(8) as pool:
         assert [silent for silent in pool.map(call, calls) if silent is not True] == []
-    at_most_a_line_for_each(log, len(calls))
+    check_log(log, len(calls))
     assert app.process.poll() is None
 
 
-def test_an_event_that_is_the_pages_own_is_refused(address):
+def test_a_private_event_is_refused(address):
     plain = Plain(address)
     config = json.loads(plain.ask("GET", "/config")[1])
     event = next(event for event in config["dependencies"] if not event["backend_fn"] and not event["queue"])
@@ -122,7 +122,7 @@ ENDPOINTS = {
 
 
 @pytest.mark.parametrize("name", ENDPOINTS)
-def test_an_endpoint_names_the_argument_that_it_lacks(address, name):
+def test_an_endpoint_names_a_missing_argument(address, name):
     plain = Plain(address)
     event = next(event for event in events_of(plain) if event["api_name"] == name)
     fine, text = plain.event(event, [])
@@ -199,49 +199,49 @@ REQUESTS = [
 
 
 def raw(address, text, wait_s=0.1):
-    """Bytes sent as they stand, and a connection that is dropped then."""
+    """Send bytes unchanged, then drop the connection."""
     host, port = address.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=10) as line:
         line.sendall(text.encode())
         time.sleep(wait_s)
 
 
-def test_the_log_quotes_no_request_and_has_at_most_a_line_for_each(app, address, log):
-    asked = [request for request in REQUESTS if "upload_progress" not in request[1]]  # that one waits for three seconds
+def test_the_log_quotes_no_request_and_has_at_most_one_line_each(app, address, log):
+    requests = [request for request in REQUESTS if "upload_progress" not in request[1]]  # it waits for three seconds
 
     def ask(request):
         try:
             status, text = Plain(address).ask(*request)
-        except http.client.HTTPException:  # an answer that had begun and was broken off
+        except http.client.HTTPException:  # the response was cut
             return True
         return status < 400 or bool(text) or status in (404, 405) or (request[1], status)
 
     with ThreadPoolExecutor(8) as pool:
-        assert [silent for silent in pool.map(ask, asked) if silent is not True] == []
-    at_most_a_line_for_each(log, len(asked))
+        assert [silent for silent in pool.map(ask, requests) if silent is not True] == []
+    check_log(log, len(requests))
     assert app.process.poll() is None
 
 
-def test_a_connection_that_is_dropped_writes_at_most_a_line(address, log):
+def test_a_dropped_connection_writes_at_most_one_line(address, log):
     body = json.dumps({"data": [f"{CANARY} once upon a time", "draft", 900]})
-    asked = json.loads(Plain(address).ask("POST", "/gradio_api/call/race", body)[1])["event_id"]
+    event_id = json.loads(Plain(address).ask("POST", "/gradio_api/call/race", body)[1])["event_id"]
     call = tool("race", prompt=CANARY, max_new_tokens=900)
     head = f"HTTP/1.1\r\nHost: x\r\nX-{CANARY}: {CANARY}\r\n"
     half = f"{head}Content-Type: application/json\r\nAccept: {MCP['Accept']}\r\nContent-Length: 999\r\n\r\n{{{CANARY}"
-    whole = (
+    complete = (
         f"{head}Content-Type: application/json\r\nAccept: {MCP['Accept']}\r\nContent-Length: {len(call)}\r\n\r\n{call}"
     )
     dropped = [
         f"POST /{CANARY} HTTP/1.1\r\n", f"GET / {head}\r\n", f"GET /config {head}\r\n", f"GET /gradio_api/heartbeat/{CANARY} {head}\r\n",
-        f"GET /gradio_api/call/race/{asked} {head}\r\n", f"{CANARY}\r\n\r\n", f"GET /gradio_api/queue/data?session_hash={CANARY} {head}\r\n",
-        *(f"POST {path} {half}" for path in (JOIN, CALL, SERVE, SPEAK, "/gradio_api/upload")), f"POST {SPEAK} {whole}",
+        f"GET /gradio_api/call/race/{event_id} {head}\r\n", f"{CANARY}\r\n\r\n", f"GET /gradio_api/queue/data?session_hash={CANARY} {head}\r\n",
+        *(f"POST {path} {half}" for path in (JOIN, CALL, SERVE, SPEAK, "/gradio_api/upload")), f"POST {SPEAK} {complete}",
     ]  # fmt: skip
     for text in dropped:
         raw(address, text)
-    at_most_a_line_for_each(log, len(dropped))
+    check_log(log, len(dropped))
 
 
-def test_files_are_refused_whatever_their_size_and_nothing_is_kept(address):
+def test_files_of_any_size_are_refused_and_not_stored(address):
     folder = Path(tempfile.gettempdir()) / "gradio"
     kept = set(folder.rglob("*"))
     for body in (FORM, FORM.replace(CANARY, "x" * 20_000_000)):
@@ -252,30 +252,30 @@ def test_files_are_refused_whatever_their_size_and_nothing_is_kept(address):
     assert {path for path in set(folder.rglob("*")) - kept if path.is_file()} == set()
 
 
-def test_a_request_has_an_end(address):
+def test_a_request_has_a_size_limit(address):
     text = json.dumps({**OF_EVENT, "data": ["x" * (MOST_BODY + 1)]})
-    status, answer = Plain(address).ask("POST", JOIN, text)
-    assert status == 413 and "larger than anything" in json.loads(answer)["error"]
-    parts = (text[at : at + 1_000_000].encode() for at in range(0, len(text), 1_000_000))  # its size is not said
-    status, answer = Plain(address).ask("POST", JOIN, parts)
-    assert status == 413 and "larger than anything" in json.loads(answer)["error"]
+    status, response = Plain(address).ask("POST", JOIN, text)
+    assert status == 413 and "larger than anything" in json.loads(response)["error"]
+    parts = (text[at : at + 1_000_000].encode() for at in range(0, len(text), 1_000_000))  # without a Content-Length
+    status, response = Plain(address).ask("POST", JOIN, parts)
+    assert status == 413 and "larger than anything" in json.loads(response)["error"]
 
 
 @pytest.mark.parametrize("values", ["[1" + ",1" * 5_000_000 + "]", '["a"' + ',"a"' * 3_000_000 + "]", "[" * 12_000_000])
-def test_a_large_request_is_one_text(address, values):
-    status, answer = Plain(address).ask("POST", JOIN, f'{{"data": [{values}]}}')
-    assert status == 413 and "larger than anything" in json.loads(answer)["error"]
+def test_a_request_with_many_values_is_refused(address, values):
+    status, response = Plain(address).ask("POST", JOIN, f'{{"data": [{values}]}}')
+    assert status == 413 and "larger than anything" in json.loads(response)["error"]
 
 
-def test_sessions_keep_next_to_nothing(app, address):
-    """Of each, Gradio would keep a copy of every component and every value that was sent: a megabyte and more."""
+def test_sessions_keep_almost_no_memory(app, address):
+    """For each session, Gradio would keep a copy of each component and each value: more than a megabyte."""
     event = next(event for event in events_of(Plain(address)) if event["api_name"] == "begin_with")
 
     def visit(_):
         return Plain(address).event(event, ["pocket", "x" * 100_000, False])[0]
 
     with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(visit, range(20)))  # what the first ones take is taken once
+        assert all(pool.map(visit, range(20)))  # the first visits need memory once
         before = app.memory()
         assert all(pool.map(visit, range(120)))
-    assert app.memory() - before < 40, "of so many visitors it would be more than a hundred"
+    assert app.memory() - before < 40, "for this many visitors it would be more than a hundred"

@@ -1,4 +1,4 @@
-"""The pass in slow motion: what the strip shows at an instant, how the playhead slows down, and what the page does with it."""
+"""The pass in slow motion: the strip at a given time, the slow playhead, and both on the page."""
 
 import pytest
 from playwright.sync_api import expect
@@ -21,21 +21,21 @@ SCENE = """t => { const log = full(); const lane = log.lanes.at(-1);
         (0.05, "kept", 2),
     ],
 )
-def test_a_scene_follows_from_the_instant(page, t, phase, index):
+def test_a_scene_depends_only_on_the_time(page, t, phase, index):
     scene = page.evaluate(SCENE, t)
     assert (scene["phase"], scene["index"]) == (phase, index)
 
 
-def test_what_a_pass_comes_to_in_words(page):
-    words = "p => modules.strip.caption(modules.strip.partsOf(full().lanes.at(-1).steps[p[0]]), p[1])"
-    assert page.evaluate(words, [1, "draft"]) == ["1 draft", "the drafter proposes 4 tokens"]
-    assert page.evaluate(words, [1, "check"]) == ["2 verify", "the target computes all 4 in one pass"]
-    assert page.evaluate(words, [1, "kept"]) == [
+def test_captions_of_the_phases(page):
+    captions = "p => modules.strip.caption(modules.strip.partsOf(full().lanes.at(-1).steps[p[0]]), p[1])"
+    assert page.evaluate(captions, [1, "draft"]) == ["1 draft", "the drafter proposes 4 tokens"]
+    assert page.evaluate(captions, [1, "check"]) == ["2 verify", "the target computes all 4 in one pass"]
+    assert page.evaluate(captions, [1, "kept"]) == [
         "3 accept",
         "2 of 4; instead of the third, the target writes its own token",
     ]
-    assert page.evaluate(words, [2, "kept"]) == ["3 accept", "all 4 are accepted, and the target adds one more"]
-    last = "modules.strip.caption({guesses: [{kind: 'accepted'}, {kind: 'accepted'}], own: []}, 'kept')"
+    assert page.evaluate(captions, [2, "kept"]) == ["3 accept", "all 4 are accepted, and the target adds one more"]
+    last = "modules.strip.caption({drafted: [{kind: 'accepted'}, {kind: 'accepted'}], added: []}, 'kept')"
     assert page.evaluate(last) == ["3 accept", "all 2 are accepted, and the text ends"]
 
 
@@ -44,20 +44,20 @@ def test_the_strip_draws_boxes_marks_and_the_targets_own_token(page):
     columns = page.locator(".la-s-column")
     assert columns.locator(".la-s-box").all_inner_texts() == [" a", " b", " x", " y"]
     assert columns.locator(".la-s-mark").all_inner_texts() == ["✓", "✓", "✕", "·"]
-    assert [text for text in columns.locator(".la-s-own").all_inner_texts() if text] == [" c"], "below the refused one"
+    assert [text for text in columns.locator(".la-s-own").all_inner_texts() if text] == [" c"], "below the rejected one"
     assert page.locator(".la-s-past").inner_text() == "Once"
     seek(page, 0.002)
     assert page.locator(".la-s-column:not(.la-s-unseen)").count() == 2, "half of the drafting is over"
     expect(page.locator(".la-s-mark").first).to_have_text("")
 
 
-def test_a_texts_end_cuts_no_letter_in_half(page):
-    ends = page.evaluate("[1, 2, 3, 9].map(most => modules.dom.ending('a🐢b', most))")
+def test_the_end_of_a_text_has_no_half_character(page):
+    ends = page.evaluate("[1, 2, 3, 9].map(length => modules.dom.ending('a🐢b', length))")
     assert ends == ["b", "b", "🐢b", "a🐢b"]
 
 
 SLOW = """live => { const log = full(); log.live = live; const head = new modules.playhead.Playhead(log, {moved() {}, ticked() {}});
-  head.rate = 1; const out = []; for (const t of [0, 0.02, 0.041]) { head.t = t; out.push(head.slowed && head.slowed.wall); } return out; }"""
+  head.rate = 1; const out = []; for (const t of [0, 0.02, 0.041]) { head.t = t; out.push(head.slowed && head.slowed.readerSeconds); } return out; }"""
 
 
 def test_a_recording_begins_in_slow_motion_and_a_live_race_does_not(page):
@@ -67,14 +67,14 @@ def test_a_recording_begins_in_slow_motion_and_a_live_race_does_not(page):
 
 def test_one_pass_takes_two_seconds_live_too(page):
     script = """() => { const log = full(); log.live = true; const head = new modules.playhead.Playhead(log, {moved() {}, ticked() {}});
-      head.passByPass(); return [head.onePass, head.teaching, head.slowed.wall, P.RATES[0]]; }"""
+      head.passByPass(); return [head.onePass, head.teaching, head.slowed.readerSeconds, P.RATES[0]]; }"""
     assert page.evaluate(script) == [True, False, 2, 1 / 64]
 
 
 ARRIVAL_S = 10
 
 
-def test_on_arrival_one_draft_one_check_and_one_refusal_are_seen_within_ten_seconds(visit):
+def test_a_draft_a_verification_and_a_rejection_are_shown_within_ten_seconds(visit):
     shown = visit()
     shown.evaluate("""() => { window.phases = new Set(); const strip = document.querySelector('.la-strip');
       const look = () => { const {phase} = strip.querySelector('.la-s-boxes').dataset;

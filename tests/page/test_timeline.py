@@ -1,7 +1,7 @@
-"""The timeline component in a real browser page: the pure frame, gap repair, pace, words, and what the DOM shows.
+"""The timeline component in a real browser page: the pure frame, gap repair, rates, sentences and the DOM.
 
-No server, no model: the scripts are loaded into a blank page and fed
-hand-made events, so every expected number below can be checked by eye.
+No server, no model: the scripts are loaded into a blank page and receive hand-made events, so every expected number
+below can be checked by eye.
 """
 
 import json
@@ -14,12 +14,12 @@ from lookahead.trace import assets
 
 pytestmark = pytest.mark.browser
 
-# A race small enough to do by hand. Naive: one token each 10 ms. Draft: passes of 20 ms that propose for 4 ms, verify for 15.
+# A race small enough to compute by hand. Naive: one token per 10 ms. Draft: passes of 20 ms; 4 ms propose, 15 ms verify.
 FAKES = """
 const none = {tokens: [], parents: [], pieces: [], sources: []};
 const prefill = () => ({kind: "prefill", index: 0, draft: none, statuses: [], path: [], emitted: [], pieces: [], origins: [], tests: [],
                         propose_s: 0, verify_s: 0.0118, other_s: 0.0002, finish: null});
-const one = (piece, finish) => ({...prefill(), kind: "verify", emitted: [1], pieces: [piece], origins: ["bonus"], finish: finish || null});
+const onePass = (piece, finish) => ({...prefill(), kind: "verify", emitted: [1], pieces: [piece], origins: ["bonus"], finish: finish || null});
 const pass = (draft, statuses, path, pieces, origins, extra) => ({...prefill(), kind: "verify", statuses, path, pieces, origins,
   draft: {tokens: draft.map((_, i) => i), parents: draft.map((_, i) => i - 1), pieces: draft, sources: draft.map(() => "draft")},
   emitted: pieces.map((_, i) => i), propose_s: 0.004, verify_s: 0.015, other_s: 0.001, ...extra});
@@ -29,7 +29,7 @@ const W = [" a", " b", " c", " d", " e", " f", " g", " h"];
 const events = () => {
   const list = [{kind: "begin", caption: null, live: true, trace: header},
                 {kind: "step", lane: 0, clock_s: 0, step: prefill()}, {kind: "step", lane: 1, clock_s: 0, step: prefill()}];
-  W.forEach((piece, i) => list.push({kind: "step", lane: 0, clock_s: 0.01 * (i + 1), step: one(piece, i === 7 ? "length" : null)}));
+  W.forEach((piece, i) => list.push({kind: "step", lane: 0, clock_s: 0.01 * (i + 1), step: onePass(piece, i === 7 ? "length" : null)}));
   list.push({kind: "step", lane: 1, clock_s: 0.02, step: pass([" a", " b", " x", " y"], ["accepted", "accepted", "rejected", "unvisited"], [0, 1], W.slice(0, 3), ["accepted", "accepted", "correction"])},
             {kind: "step", lane: 1, clock_s: 0.04, step: pass([" d", " e", " f", " g"], ["accepted", "accepted", "accepted", "accepted"], [0, 1, 2, 3], W.slice(3), ["accepted", "accepted", "accepted", "accepted", "bonus"], {finish: "length"})},
             {kind: "end", reason: "finished", message: null, stats: [], verdict: {sentence: "2.00x: four tokens per pass.", arithmetic: ["8 / 2 = 4"]},
@@ -37,7 +37,7 @@ const events = () => {
   return list;
 };
 const batch = (i0, i1, run) => { const ev = events(), to = i1 === undefined ? ev.length : i1; return {run: run || "r", i0: i0 || 0, ev: ev.slice(i0 || 0, to), ...(to >= ev.length ? {end: true} : {})}; };
-const P = {...modules.log, ...modules.player, ...modules.playhead, ...modules.words, ...modules.numbers, ...modules.repair};
+const P = {...modules.log, ...modules.player, ...modules.playhead, ...modules.sentences, ...modules.numbers, ...modules.repair};
 const full = (i0, i1) => { const log = P.createLog(); P.applyBatch(log, batch(i0, i1)); return log; };
 """
 
@@ -46,8 +46,8 @@ BODY = '<body><div id="host"><div class="la-timeline"></div></div><input id="fie
 
 
 def script():
-    """The modules that the tests of this file and of test_strip.py ask, and the fakes."""
-    names = ("player", "playhead", "words", "repair", "log", "feed", "heat", "strip", "timeline")
+    """The modules that this file and test_strip.py test, and the fakes."""
+    names = ("player", "playhead", "sentences", "repair", "log", "feed", "heat", "strip", "timeline")
     return exposed("page/dom.js", "page/numbers.js", *(f"timeline/{name}.js" for name in names)) + FAKES
 
 
@@ -70,7 +70,7 @@ def mount(page, value):
 
 
 def raced(page, seconds=None):
-    """The whole race on the page; its playhead at those seconds, where given."""
+    """The complete race on the page, with the playhead at `seconds` if given."""
     mount(page, "")
     page.evaluate("push(batch())")
     if seconds is not None:
@@ -90,23 +90,23 @@ def test_the_page_stays_light():
 
     page = mount_options()
     weight = len(page["head"].encode()) + len(page["css"].encode())
-    assert 50_000 < weight < 210_000, f"{weight} bytes of scripts and styles"  # a tenth of what Gradio itself brings
+    assert 50_000 < weight < 210_000, f"{weight} bytes of scripts and styles"  # a tenth of Gradio's own
 
 
 # ------------------------------------------------------------------ the pure frame
 
 
-def test_frame_counts_only_what_is_settled(page):
+def test_frame_counts_only_settled_passes(page):
     frame = page.evaluate("(() => { const f = P.frameAt(full(), 0.025); return f; })()")
     naive, draft = frame["lanes"]
     assert (naive["tokens"], naive["passes"], round(naive["clock"], 6)) == (2, 2, 0.02)
     assert (draft["tokens"], draft["passes"], round(draft["clock"], 6)) == (3, 1, 0.02)
-    assert draft["flying"] == 2 and draft["ghosts"] == 4 and round(draft["sweep"], 3) == 0.067
+    assert draft["inFlight"] == 2 and draft["ghosts"] == 4 and round(draft["sweep"], 3) == 0.067
 
 
-def test_ghosts_come_one_by_one_and_then_the_sweep(page):
+def test_drafted_tokens_appear_one_by_one_before_the_sweep(page):
     views = page.evaluate(
-        "[0.0205, 0.0215, 0.0225, 0.024, 0.0315, 0.0395, 0.04].map(t => { const l = P.frameAt(full(), t).lanes[1]; return [l.flying, l.ghosts, l.sweep]; })"
+        "[0.0205, 0.0215, 0.0225, 0.024, 0.0315, 0.0395, 0.04].map(t => { const l = P.frameAt(full(), t).lanes[1]; return [l.inFlight, l.ghosts, l.sweep]; })"
     )
     assert [view[1] for view in views] == [1, 2, 3, 4, 4, 4, 0]
     assert views[0][2] is None and abs(views[4][2] - 0.5) < 1e-6 and views[5][2] == 1
@@ -123,7 +123,7 @@ def test_frame_is_pure(page):
 
 def test_speedup_uses_each_lane_s_own_last_commit(page):
     values = page.evaluate("[0.02, 0.03, 0.04, 0.08, 99].map(t => P.frameAt(full(), t).speedup)")
-    assert values[0] is None, "naive has two tokens: too early to say"
+    assert values[0] is None, "naive has only two tokens"
     assert values[1] == pytest.approx((3 / 0.02) / (3 / 0.03))
     assert values[3] == values[4] == pytest.approx(2.0), "never 1.00x because both have finished"
 
@@ -153,7 +153,7 @@ def test_parts_of_a_pass(page):
     assert parts == ["accepted: a", "accepted: b", "rejected: x", "unvisited: y", "tick:", "own: c"]
 
 
-def test_tree_shows_one_chain_and_counts_the_rest(page):
+def test_tree_shows_one_chain_and_counts_the_other_rows(page):
     tree = """pass([" p", " q", " r", " s", " w"], ["rejected", "unvisited", "accepted", "rejected", "window"], [2], [" r", " z"], ["accepted", "correction"],
       {draft: {tokens: [0, 1, 2, 3, 4], parents: [-1, 0, -1, 2, -1], pieces: [" p", " q", " r", " s", " w"], sources: []}})"""
     assert page.evaluate(f"P.ghostChain({tree})") == {"rows": [0, 1], "more": 3}
@@ -167,16 +167,16 @@ def test_tree_shows_one_chain_and_counts_the_rest(page):
 
 
 def test_a_pass_without_a_draft_has_no_colour(page):
-    assert page.evaluate("P.passParts(one(' k'), false)") == [{"kind": "plain", "text": " k", "row": -1, "emitted": 0}]
-    shown = (
-        "(() => { const step = one(' k'); step.origins = ['accepted']; return P.passParts(step, false)[0].kind; })()"
-    )
+    assert page.evaluate("P.passParts(onePass(' k'), false)") == [
+        {"kind": "plain", "text": " k", "row": -1, "emitted": 0}
+    ]
+    shown = "(() => { const step = onePass(' k'); step.origins = ['accepted']; return P.passParts(step, false)[0].kind; })()"
     assert page.evaluate(shown) == "accepted", "an opaque lane's accepted tokens are coloured though no draft is known"
 
 
 def test_describe_pass(page):
     lines = page.evaluate(
-        "[1, 2].map(i => { const d = P.describePass(full(), 1, i); return d.lead + '|' + d.said + '|' + d.tail; })"
+        "[1, 2].map(i => { const d = P.describePass(full(), 1, i); return d.lead + '|' + d.quotation + '|' + d.tail; })"
     )
     assert lines == [
         "pass 1 of 2: drafted 4, accepted 2, then the target wrote | c|",
@@ -188,11 +188,11 @@ def test_describe_pass(page):
     assert page.evaluate("P.describePass(full(0, 12), 1, 1).lead").startswith("pass 1: "), "no total while it runs"
 
 
-# ------------------------------------------------------------------ words and pace
+# ------------------------------------------------------------------ sentences and rates
 
 
 @pytest.mark.parametrize(
-    ("speedup", "number", "words"),
+    ("speedup", "number", "label"),
     [
         (2.4149, "2.41x", "faster"),
         (0.834, "0.83x:", "slower"),
@@ -202,8 +202,8 @@ def test_describe_pass(page):
         (None, "", ""),
     ],
 )
-def test_headline(page, speedup, number, words):
-    assert page.evaluate("s => P.headline(s)", speedup) == {"number": number, "words": words}
+def test_headline(page, speedup, number, label):
+    assert page.evaluate("s => P.headline(s)", speedup) == {"number": number, "label": label}
 
 
 def test_numbers_have_at_most_three_digits(page):
@@ -236,7 +236,7 @@ def test_teaching_rate_is_real_time_or_keeps_the_fastest_lane_readable(page, slo
     assert result == {"rate": rate, "settled": True}
 
 
-def test_teaching_rate_waits_for_evidence(page):
+def test_teaching_rate_waits_for_enough_tokens(page):
     assert page.evaluate("P.teachingRate({lanes: [{steps: [], tokens: [], clock: 0}]})") == {
         "rate": 1 / 8,
         "settled": False,
@@ -244,8 +244,8 @@ def test_teaching_rate_waits_for_evidence(page):
     assert page.evaluate("P.teachingRate({lanes: [{steps: [1], tokens: [3], clock: 0.05}]}).settled") is False
 
 
-def test_rate_words(page):
-    assert page.evaluate("[1/8, 1, 2].map(r => P.rateLabel(r) + ': ' + P.rateWords(r))") == [
+def test_rate_labels(page):
+    assert page.evaluate("[1/8, 1, 2].map(r => P.rateLabel(r) + ': ' + P.rateText(r))") == [
         "1/8x: 8x slower than real",
         "1x: real time",
         "2x: 2x faster than real",
@@ -264,16 +264,16 @@ def test_batches_apply_by_index(page):
     assert out[3]["gap"] is False and out[4] and out[5]
 
 
-def test_a_new_run_replaces_and_the_old_one_cannot_come_back_late(page):
+def test_a_late_batch_does_not_bring_back_a_replaced_run(page):
     assert page.evaluate("""(() => { const log = P.createLog(); P.applyBatch(log, batch(0, 6, "old")); P.applyBatch(log, batch(0, 3, "new"));
       P.applyBatch(log, batch(6, 9, "old")); return [log.run, log.received]; })()""") == ["new", 3]
 
 
 @pytest.mark.parametrize("shown", ["asked-link", "recording-tale"])
-def test_what_was_to_be_shown_does_not_replace_a_race_that_runs(page, shown):
+def test_a_late_recording_does_not_replace_a_running_race(page, shown):
     runs = page.evaluate(
         """shown => { const log = P.createLog(), seen = [];
-      const owner = {resend: () => null, refused: () => null, news: () => null, changed: () => null};
+      const owner = {resend: () => null, refused: () => null, updated: () => null, changed: () => null};
       const feed = new modules.feed.Feed(log, () => null, null, owner);
       const race = [{kind: "status", text: "Waiting: one run is before yours."}, ...events()];
       for (const [run, ev] of [["race", race.slice(0, 1)], [shown, events()], ["race", race.slice(0, 4)], [shown, events()], ["race", race], [shown, events()]]) {
@@ -287,8 +287,8 @@ def test_what_was_to_be_shown_does_not_replace_a_race_that_runs(page, shown):
 def test_repair_is_bounded_and_backs_off(page):
     calls = page.evaluate("""(async () => { const log = full(0, 5), calls = []; let now = 0, lost = [];
       const repair = new P.Repair({log, receive: () => null, changed: () => {}, resend: () => { calls.push(now); return Promise.reject(new Error("offline")); }});
-      repair.heard(0, {fresh: true, applied: 5, gap: false});
-      for (now = 0; now < 40000; now += 100) { repair.poke(now); await new Promise(done => setTimeout(done, 0)); lost.push(repair.lost); }
+      repair.arrived(0, {fresh: true, applied: 5, gap: false});
+      for (now = 0; now < 40000; now += 100) { repair.tick(now); await new Promise(done => setTimeout(done, 0)); lost.push(repair.lost); }
       return {calls, lostAt: lost.indexOf(true) * 100}; })()""")
     gaps = [b - a for a, b in zip(calls["calls"], calls["calls"][1:], strict=False)]
     assert 1400 <= calls["calls"][0] <= 1600 and gaps[0] < gaps[1] and max(gaps) <= 10500 and len(calls["calls"]) < 8
@@ -299,12 +299,12 @@ def test_repair_never_has_two_calls_in_flight(page):
     assert page.evaluate("""(async () => { const log = full(0, 5); let open = 0, most = 0;
       const repair = new P.Repair({log, receive: text => P.applyBatch(log, JSON.parse(text)), changed: () => {},
         resend: (run, i0) => { most = Math.max(most, ++open); return new Promise(done => setTimeout(() => { open--; done(JSON.stringify(batch(i0, Math.min(i0 + 3, events().length)))); }, 5)); }});
-      repair.heard(0, {fresh: true, applied: 5, gap: true});
-      for (let now = 0; now < 60000 && !log.end; now += 100) { repair.poke(now); repair.poke(now); await new Promise(done => setTimeout(done, 2)); }
+      repair.arrived(0, {fresh: true, applied: 5, gap: true});
+      for (let now = 0; now < 60000 && !log.end; now += 100) { repair.tick(now); repair.tick(now); await new Promise(done => setTimeout(done, 2)); }
       return [most, Boolean(log.end)]; })()""") == [1, True]
 
 
-def test_dropped_updates_are_mended(page):
+def test_dropped_updates_are_repaired(page):
     mount(page, "")
     page.evaluate("""() => { window.lookahead.drop = 0.9; window.sent = 0;
       window.reply = (run, i0) => JSON.stringify(batch(i0, window.sent));
@@ -342,7 +342,7 @@ def test_states_are_shown_and_scrubbing_is_exact(page):
     assert text == [" a b c d e f g h"] * 2
 
 
-def test_going_forward_touches_nothing_that_stands(page):
+def test_going_forward_changes_no_existing_nodes(page):
     raced(page, 0.02)
     page.evaluate("""() => { window.touched = 0; window.added = 0; new MutationObserver(list => list.forEach(m => { window.added += m.addedNodes.length; window.touched += m.removedNodes.length; }))
       .observe(document.querySelectorAll('.la-text')[0], {childList: true, subtree: true, characterData: true}); }""")
@@ -352,7 +352,7 @@ def test_going_forward_touches_nothing_that_stands(page):
     assert page.evaluate("[window.added, window.touched]") == [3, 0]
 
 
-def test_keys_act_only_where_they_should(page):
+def test_keys_work_only_without_another_focus(page):
     raced(page, 0)
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("ArrowRight")
@@ -368,7 +368,7 @@ def test_keys_act_only_where_they_should(page):
     assert page.get_attribute(".la-scrub", "aria-valuetext") == "0.08 s of 0.08 s"
 
 
-def test_mounting_twice_doubles_nothing(page):
+def test_mounting_twice_duplicates_nothing(page):
     raced(page)
     page.evaluate("modules.timeline.mount(window.host)")
     assert page.locator(".la-lane").count() == 2 and page.locator("canvas").count() == 1
@@ -415,10 +415,10 @@ def test_a_click_opens_the_pass_and_another_closes_it(page):
     page.get_by_role("button", name="open the pass").click()
     assert page.locator(".la-inspector").is_visible()
     page.evaluate("push(batch(0, undefined, 'next'))")
-    assert not page.locator(".la-inspector").is_visible(), "a new race closes what belonged to the old one"
+    assert not page.locator(".la-inspector").is_visible(), "a new race closes the old one's pass"
 
 
-def test_a_token_tells_under_the_pointer_and_by_keyboard(page):
+def test_a_card_opens_by_pointer_and_by_keyboard(page):
     raced(page, 0.08)
     lane = page.locator(".la-lane").nth(1)
     assert not page.locator(".la-cardbox").is_visible()
@@ -442,12 +442,12 @@ def test_a_token_tells_under_the_pointer_and_by_keyboard(page):
 
 def test_heat_views(page):
     assert page.evaluate("""(() => { const log = full(), [first, second] = [1, 2].map(i => modules.heat.heatOf(log.lanes[1].steps[i]).map(h => h.fails));
-      return [first, second, modules.heat.heatOf(one(" k"))[0]]; })()""") == [
+      return [first, second, modules.heat.heatOf(onePass(" k"))[0]]; })()""") == [
         [False, False, None],
         [False, False, False, False, None],
         {"fails": None, "bits": None},
-    ], "no test was recorded as refused: nothing is guessed"
-    bits = """(() => { const step = one(" k"); step.tests = [{row: null, token: 1, outcome: "bonus", entropy: 2 * Math.LN2}]; return modules.heat.heatOf(step)[0].bits; })()"""
+    ], "no rejected test was recorded"
+    bits = """(() => { const step = onePass(" k"); step.tests = [{row: null, token: 1, outcome: "bonus", entropy: 2 * Math.LN2}]; return modules.heat.heatOf(step)[0].bits; })()"""
     assert page.evaluate(bits) == pytest.approx(2)
     assert page.evaluate("[null, 0, 0.3, 1, 2.5, 9].map(modules.heat.levelOf)") == [-1, 0, 1, 2, 3, 4]
     mount(page, "")
@@ -466,7 +466,7 @@ def test_heat_views(page):
     assert page.get_by_role("list", name="Legend", exact=True).is_visible()
 
 
-def test_finish_marks_stand_where_lanes_finished(page):
+def test_finish_marks_are_at_the_lanes_ends(page):
     raced(page)
     assert page.evaluate("[...document.querySelectorAll('.la-mark')].map(m => m.style.left)") == ["100%", "50%"]
 
@@ -480,10 +480,10 @@ def test_help_opens_by_key_and_closes(page):
     assert not page.locator("dialog.la-help").is_visible()
 
 
-# ------------------------------------------------------------------ what is taken home, and brought back
+# ------------------------------------------------------------------ exports and imports
 
 
-def test_the_recording_is_put_together_from_the_events(page):
+def test_the_recording_is_built_from_the_events(page):
     raced(page)
     with page.expect_download() as waiting:
         page.get_by_role("button", name="recording", exact=True).click()
@@ -503,7 +503,7 @@ def test_nothing_can_be_saved_before_the_end(page):
     assert page.get_by_role("button", name="recording", exact=True).is_disabled()
 
 
-def test_a_file_is_opened_or_refused_with_words(page):
+def test_a_file_is_opened_or_refused_with_a_message(page):
     raced(page)
     page.set_input_files(".la-home input", {"name": "x.json", "mimeType": "application/json", "buffer": b"{}"})
     page.wait_for_function("!document.querySelector('.la-error').hidden")
@@ -531,14 +531,14 @@ def test_a_file_is_read_as_utf_8(page):
     assert page.evaluate("window.opened") == text
 
 
-def test_a_link_is_offered_where_there_is_one(page):
+def test_the_link_button_is_shown_if_there_is_a_link(page):
     raced(page)
     assert not page.get_by_role("button", name="copy link").is_visible()
     page.evaluate(
         """() => { const b = batch(0, undefined, 'linked'); b.ev[0] = {...b.ev[0], live: false, link: '?recording=story', pass: 1}; push(b); }"""
     )
     state = page.evaluate("lookahead.state()")
-    assert state["t"] == pytest.approx(0.02) and not state["playing"], "the playhead stands at the pass of the link"
+    assert state["t"] == pytest.approx(0.02) and not state["playing"], "the playhead is at the pass of the link"
     page.evaluate(
         "Object.defineProperty(navigator, 'clipboard', {value: {writeText: text => { window.copied = text; return Promise.resolve(); }}})"
     )
@@ -614,6 +614,6 @@ def test_contrast(block):
         ("accepted", "accepted-tint", 3),
         ("ink", "rejected-tint", 4.5),
     ]
-    for front, back, least in pairs:
+    for front, back, minimum in pairs:
         seen = contrast(colours[front], colours[back])
-        assert seen >= least, (front, back, seen)
+        assert seen >= minimum, (front, back, seen)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory):
-    """An app of its own: its process has the strategy in the registry."""
+    """A separate app, whose process has the strategy in the registry."""
     with started(tmp_path_factory.mktemp("toy"), program="tests/toy_app.py", PYTHONPATH=str(ROOT)) as running:
         yield running
 
@@ -42,7 +42,7 @@ def test_a_new_strategy_is_in_the_menus_races_and_is_drawn_by_the_inspector(visi
     while not panel.locator(".la-i-rows").count():  # a text's last pass may have no draft
         panel.get_by_role("button", name="Previous pass of this lane").click()
     expect(panel.locator(".la-i-title")).to_have_text(re.compile(f"^{Echo.name}: "))
-    figure = panel.get_by_role("table", name="Drafted rows, their tests, and what was emitted")
+    figure = panel.get_by_role("table", name="Drafted rows, their tests, and the emitted tokens")
     assert figure.locator("th.la-i-drafted").count() > 1, "a line for each drafted row, and the target's own token"
     expect(panel.get_by_text("drafted) in the target’s pass")).to_be_visible()
     assert page.faults == []

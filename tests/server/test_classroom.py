@@ -19,7 +19,7 @@ from users import Caller
 
 import lookahead
 
-pytestmark = pytest.mark.timed
+pytestmark = [pytest.mark.models, pytest.mark.timed]
 CLASS = 30
 WARM = CLASS  # of others, before memory is looked at
 ROW = 200

@@ -19,7 +19,7 @@ from conftest import ROOT, App, free_port
 from prompts import ENDLESS
 from users import Caller, asked
 
-pytestmark = pytest.mark.timed
+pytestmark = [pytest.mark.models, pytest.mark.timed]
 VISITORS = 40
 STATE = "window.lookahead.state()"
 CONFIGURATION = ROOT / "deploy" / "haproxy.cfg"

@@ -22,6 +22,8 @@ from lookahead.server.limits import Limits
 from lookahead.server.race_job import follow
 from lookahead.server.state import Families, ServerState
 
+pytestmark = pytest.mark.models
+
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory):

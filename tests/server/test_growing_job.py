@@ -24,6 +24,8 @@ from lookahead.server.state import ServerState
 from lookahead.trace.race import race
 from lookahead.train import growing
 
+pytestmark = pytest.mark.models
+
 PROMPT = "Once upon a time there was"
 
 

@@ -20,7 +20,7 @@ from conftest import ROOT, App, free_port
 from lookahead.model.heads.shape import KINDS
 from lookahead.server import writable
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.models, pytest.mark.long]
 
 MOST_BYTES = 10_000_000
 COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
@@ -247,7 +247,7 @@ def test_the_code_is_never_a_temporary_place(tmp_path, monkeypatch, capfd):
     environment = {"HF_HOME": str(tmp_path / "file"), "GRADIO_TEMP_DIR": str(tmp_path / "file")}
     writable.use_writable_folders(environment, tmp_path / "no-disk")
     assert environment["HF_HOME"] == str(tmp_path / "file")
-    assert "nor any temporary folder" in capfd.readouterr().err
+    assert "there is no temporary folder" in capfd.readouterr().err
 
 
 def test_with_no_temporary_place_there_is_memory_or_a_clear_end(tmp_path, monkeypatch):

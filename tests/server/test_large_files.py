@@ -11,7 +11,7 @@ from test_hostile import ask
 
 from lookahead.trace.schema import SCHEMA
 
-pytestmark = pytest.mark.timed
+pytestmark = [pytest.mark.models, pytest.mark.timed]
 MB = 10**6
 NAMES = ",".join(f'"k{n}":0' for n in range(290_000))
 FILES = {

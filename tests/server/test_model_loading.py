@@ -22,7 +22,7 @@ from lookahead.server.loading_job import DownloadJob
 from lookahead.server.queue import THREAD, Ended, Job, queue
 from lookahead.server.state import ServerState
 
-pytestmark = pytest.mark.last
+pytestmark = [pytest.mark.models, pytest.mark.last]
 
 
 @pytest.fixture

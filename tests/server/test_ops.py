@@ -27,7 +27,7 @@ from lookahead.server.limits import Limits, LogSettings
 from lookahead.server.queue import FAULT, Ended, Job, Refused, queue
 from lookahead.server.state import ServerState
 
-pytestmark = [pytest.mark.timed, pytest.mark.last]
+pytestmark = [pytest.mark.models, pytest.mark.timed, pytest.mark.last]
 SECRET = "Zanzibar"
 
 

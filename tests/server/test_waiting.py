@@ -20,6 +20,8 @@ from starlette.routing import Route
 
 from lookahead.server.web import WebServer
 
+pytestmark = pytest.mark.models
+
 ANSWERS_S = 8  # 4 s on a quiet machine
 STATE = "window.lookahead.state()"
 

@@ -18,6 +18,8 @@ from lookahead.measure.timing import Question, lane_of, read_entry
 from lookahead.servers import engines, gguf
 from lookahead.servers.engines import Engine, EngineProcess
 
+pytestmark = pytest.mark.engines
+
 REACH_S, TOKEN_S = 0.3, 0.02  # what reading a prompt takes the server below, and every token
 SERVER = """
 import json, sys, time

@@ -21,6 +21,7 @@ from lookahead.servers.race import ServerRace
 
 PROGRAM = os.environ.get("LLAMA_SERVER")
 pytestmark = [
+    pytest.mark.engines,
     pytest.mark.timed,
     pytest.mark.skipif(not PROGRAM, reason="LLAMA_SERVER does not name llama.cpp's llama-server"),
 ]

@@ -25,7 +25,7 @@ from lookahead.servers.engines import Engine, EngineProcess
 from lookahead.servers.load import SIDES, Block, blocks, rounds_of
 from lookahead.servers.race import ServerRace
 
-pytestmark = [pytest.mark.timed, pytest.mark.timeout(1500)]  # the first of them installs it
+pytestmark = [pytest.mark.engines, pytest.mark.timed, pytest.mark.timeout(1500)]  # the first of them installs it
 MOST, RACES, TOGETHER, PREFIX = 48, 100, 4, 0.9
 PROMPTS = [Question(s.id, s.category, s.prompt, s.chat) for s in BENCH if not s.options][:12]
 NAMES, THINGS = ("Anna", "Ben", "Lily", "Tom", "Mia"), ("frog", "kite", "cake", "boat", "star")

@@ -12,6 +12,8 @@ from lookahead.model.heads.head import Head
 from lookahead.train import growing
 from lookahead.train.growing import Growing
 
+pytestmark = pytest.mark.models
+
 PROMPT = "Once upon a time there was"
 
 

@@ -10,6 +10,8 @@ from conftest import POCKET, ROOT
 from lookahead import __main__ as command_line
 from lookahead.__main__ import main
 
+pytestmark = pytest.mark.models
+
 
 @pytest.mark.parametrize(
     ("arguments", "words"),

@@ -16,7 +16,7 @@ from lookahead.train import heads
 from training import card, command, drills, evaluate, passages, tokenizer
 from training.family import ROLES, Job, describe, train
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.models, pytest.mark.long]
 
 FEW_TEXTS = dataclasses.replace(SMALL, texts_together=8, writing_tokens=800)
 

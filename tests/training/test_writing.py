@@ -16,6 +16,8 @@ from training.family import new_model
 from training.fit import Budget, fit, rate
 from training.plan import Plan
 
+pytestmark = pytest.mark.models
+
 STREAMS = Streams({"stories": np.arange(3, 503, dtype=np.uint16)}, {})
 
 

@@ -1,17 +1,13 @@
-/* costs.js: acceptance, draft length, draft cost and row cost as numbers to scrub in a sentence, over one live
-   curve.
-
-    Why it is so.  The formulas are the lesson's own: 1 + α + ... + α^k tokens per pass, v + k c passes, with v = 1 +
-   k row.
-
-    What it does not know.  This machine: its costs are in the figure above it. */
+/* costs.js: acceptance, draft length, draft cost and row cost as draggable numbers in a sentence, above a live
+   speedup curve. The formulas are the lesson's: 1 + α + ... + α^k tokens per pass, and v + k c passes with v = 1 + k
+   row. */
 
 import {make, setText, svg} from "../../page/dom.js";
 import {digits, hundredths} from "../../page/numbers.js";
 import {scrub} from "./handles.js";
 
 const [WIDTH, HEIGHT, LEFT, BOTTOM] = [560, 220, 36, 28];
-const MOST = 16;
+const MAX_K = 16;
 
 /** Tokens and cost of a pass that drafts k tokens. */
 export function passOf({alpha, c, row}, k) {
@@ -20,30 +16,30 @@ export function passOf({alpha, c, row}, k) {
   return {tokens, cost, speedup: tokens / cost};
 }
 
-/** The curve over all draft lengths, its dot and its ring; `draw(at)` brings it to those costs. */
+/** The speedup by draft length, with a dot at the chosen length and a ring at the best; `draw` updates it. */
 function chart() {
   const curve = svg("polyline", {class: "la-f-curve"});
-  const one = svg("line", {class: "la-f-one", x1: LEFT, x2: WIDTH});
+  const level = svg("line", {class: "la-f-one", x1: LEFT, x2: WIDTH});
   const chosen = svg("circle", {class: "la-f-dot", r: 6});
   const best = svg("circle", {class: "la-f-best", r: 9});
   const ticks = svg("g", {});
-  const words = {role: "img", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, "aria-label": "Speedup by draft length"};
-  const node = svg("svg", words, ticks, one, curve, best, chosen);
+  const attributes = {role: "img", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, "aria-label": "Speedup by draft length"};
+  const node = svg("svg", attributes, ticks, level, curve, best, chosen);
 
-  function draw(at, all, most) {
-    const top = Math.max(1.5, Math.ceil(2 * all[most]) / 2);
-    const x = k => LEFT + ((WIDTH - LEFT - 12) * k) / MOST;
+  function draw(values, speedups, bestK) {
+    const top = Math.max(1.5, Math.ceil(2 * speedups[bestK]) / 2);
+    const x = k => LEFT + ((WIDTH - LEFT - 12) * k) / MAX_K;
     const y = s => HEIGHT - BOTTOM - ((HEIGHT - BOTTOM - 12) * s) / top;
-    const put = (part, attributes) => {
-      for (const [name, value] of Object.entries(attributes)) part.setAttribute(name, value);
+    const put = (node, changes) => {
+      for (const [name, value] of Object.entries(changes)) node.setAttribute(name, value);
     };
-    put(curve, {points: all.map((speedup, k) => `${x(k)},${y(speedup)}`).join(" ")});
-    put(one, {y1: y(1), y2: y(1)});
-    put(chosen, {cx: x(at.k), cy: y(all[at.k])});
-    put(best, {cx: x(most), cy: y(all[most])});
-    const label = (text, place) => svg("text", place, text);
+    put(curve, {points: speedups.map((speedup, k) => `${x(k)},${y(speedup)}`).join(" ")});
+    put(level, {y1: y(1), y2: y(1)});
+    put(chosen, {cx: x(values.k), cy: y(speedups[values.k])});
+    put(best, {cx: x(bestK), cy: y(speedups[bestK])});
+    const label = (text, position) => svg("text", position, text);
     const lengths = [0, 4, 8, 12, 16].map(k =>
-      label(`k = ${k}`, {x: x(k), y: HEIGHT - 8, "text-anchor": k ? (k < MOST ? "middle" : "end") : "start"}),
+      label(`k = ${k}`, {x: x(k), y: HEIGHT - 8, "text-anchor": k ? (k < MAX_K ? "middle" : "end") : "start"}),
     );
     const speeds = [1, top].map(s => label(`${s}x`, {x: LEFT - 6, y: y(s) + 5, "text-anchor": "end"}));
     ticks.replaceChildren(...lengths, ...speeds);
@@ -52,17 +48,17 @@ function chart() {
   return {node, draw};
 }
 
-/** The sentence with its numbers; `set(name)` gives what a scrubbed one calls. Returns {node, show}. */
-function sentence(at, set) {
+/** The sentence with its numbers; `set(name)` returns the callback of a draggable number. Returns {node, show}. */
+function sentence(values, set) {
   const [tokens, cost, speedup] = ["b", "b", "b"].map(tag => make(tag));
   const share = {min: 0, max: 1, step: 0.01};
-  const number = (label, name, limits, words) => scrub(label, {...limits, value: at[name]}, words, set(name));
+  const number = (label, name, limits, format) => scrub(label, {...limits, value: values[name]}, format, set(name));
   const node = make(
     "p.la-f-sentence",
     ...["With acceptance α = ", number("acceptance α", "alpha", {...share, max: 0.99}, hundredths)],
     ...[", a drafted token that costs c = ", number("draft cost c", "c", share, hundredths)],
     ...[" of a pass, and a further row ", number("row cost", "row", share, hundredths)],
-    ...[" of one, k = ", number("draft length k", "k", {min: 0, max: MOST, step: 1}, String)],
+    ...[" of one, k = ", number("draft length k", "k", {min: 0, max: MAX_K, step: 1}, String)],
     ...[" drafted tokens give ", tokens, " tokens for ", cost, " passes: ", speedup, "."],
   );
   const show = pass => {
@@ -74,23 +70,23 @@ function sentence(at, set) {
 }
 
 export function figure() {
-  const at = {alpha: 0.8, c: 0.1, row: 0.03, k: 4};
+  const values = {alpha: 0.8, c: 0.1, row: 0.03, k: 4};
   const advice = make("p.la-f-advice");
   const curve = chart();
   const set = name => value => {
-    at[name] = value;
+    values[name] = value;
     draw();
   };
-  const said = sentence(at, set);
+  const text = sentence(values, set);
 
   function draw() {
-    const all = Array.from({length: MOST + 1}, (_, k) => passOf(at, k).speedup);
-    const most = all.indexOf(Math.max(...all));
-    curve.draw(at, all, most);
-    said.show(passOf(at, at.k));
-    setText(advice, most ? `Best: k = ${most}, ${digits(all[most])}x.` : "No length pays here: do not draft.");
+    const speedups = Array.from({length: MAX_K + 1}, (_, k) => passOf(values, k).speedup);
+    const best = speedups.indexOf(Math.max(...speedups));
+    curve.draw(values, speedups, best);
+    text.show(passOf(values, values.k));
+    setText(advice, best ? `Best: k = ${best}, ${digits(speedups[best])}x.` : "No length pays here: do not draft.");
   }
 
   draw();
-  return [said.node, curve.node, advice];
+  return [text.node, curve.node, advice];
 }

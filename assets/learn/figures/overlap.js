@@ -1,9 +1,5 @@
-/* overlap.js: p and q as bars to drag, what they have in common, what is left of p, and dice that fall into both.
-
-    Why it is so.  The rule is the lesson's own: a token drafted from q is accepted with chance min(1, p/q); else
-   one is drawn from what is left. However the bars stand, what comes out settles on p.
-
-    What it does not know.  Models. */
+/* overlap.js: p and q as draggable bars with their overlap, the residual of p, and random throws. A token drafted
+   from q is accepted with probability min(1, p/q), else one is drawn from the residual, so the results follow p. */
 
 import {make, setText} from "../../page/dom.js";
 import {hundredths, percent} from "../../page/numbers.js";
@@ -13,17 +9,19 @@ import {end} from "./handles.js";
 const WORDS = ["cat", "dog", "fox"];
 const THROWS = 200;
 
-/** The other shares make room, in proportion; alike where they were nothing. */
+/** Set one share. The others are scaled in proportion, or equal if all of them were 0. */
 export function withShare(shares, i, value) {
-  const rest = shares.reduce((sum, share, j) => (j === i ? sum : sum + share), 0);
+  const othersSum = shares.reduce((sum, share, j) => (j === i ? sum : sum + share), 0);
   const others = shares.length - 1;
-  return shares.map((share, j) => (j === i ? value : rest ? (share / rest) * (1 - value) : (1 - value) / others));
+  return shares.map((share, j) =>
+    j === i ? value : othersSum ? (share / othersSum) * (1 - value) : (1 - value) / others,
+  );
 }
 
 export const overlapOf = (p, q) => p.map((share, i) => Math.min(share, q[i]));
 const sum = list => list.reduce((a, b) => a + b, 0);
 
-/** What is drawn after a rejection; null where nothing is left. */
+/** The residual distribution, which is drawn from after a rejection; null if p equals q. */
 export function residual(p, q) {
   const left = p.map((share, i) => Math.max(0, share - q[i]));
   return sum(left) > 1e-9 ? left.map(share => share / sum(left)) : null;
@@ -35,32 +33,32 @@ function pick(shares) {
     left -= share;
     if (left < 0) return i;
   }
-  return shares.indexOf(Math.max(...shares)); // the shares add up to 1 but for rounding
+  return shares.indexOf(Math.max(...shares)); // the shares add up to 1, except for rounding
 }
 
-/** The token that comes out of one throw. */
-function thrown(p, q) {
+/** The token that one throw emits. */
+function throwOnce(p, q) {
   const drafted = pick(q);
   return Math.random() * q[drafted] < p[drafted] ? drafted : pick(residual(p, q) || p);
 }
 
-/** A token's two bars with their ends to drag, and the line of what came out. Returns {node, show}. */
+/** A token's two bars with draggable ends, and a line at its share of the results. Returns {node, show}. */
 function column(word, i, shares, change) {
   const bars = ["p", "q"].map(name => {
     const fill = make(`span.la-f-bar.la-f-${name}`);
     const common = make("span.la-f-common");
     const track = make("div.la-f-track", fill, common);
-    const [handle, say] = end(
+    const [handle, update] = end(
       `${name} of ${word}`,
       track,
       () => shares[name][i],
       value => change(name, i, value),
     );
     track.append(handle);
-    return {name, fill, common, handle, track, say};
+    return {name, fill, common, handle, track, update};
   });
-  const came = make("span.la-f-came");
-  const pair = part("la-f-pair", ...bars.map(bar => bar.track), make("div.la-f-outcome", came));
+  const result = make("span.la-f-came");
+  const pair = part("la-f-pair", ...bars.map(bar => bar.track), make("div.la-f-outcome", result));
 
   function show(common, share) {
     for (const bar of bars) {
@@ -68,10 +66,10 @@ function column(word, i, shares, change) {
       bar.fill.style.height = bar.handle.style.bottom = percent(at);
       bar.common.style.height = percent(common);
       bar.handle.dataset.value = hundredths(at);
-      bar.say();
+      bar.update();
     }
-    came.style.height = percent(share);
-    came.hidden = !share;
+    result.style.height = percent(share);
+    result.hidden = !share;
   }
 
   return {node: part("la-f-column", pair, make("span.la-f-label", word)), show};
@@ -93,17 +91,17 @@ export function figure() {
 
   function draw() {
     const common = overlapOf(shares.p, shares.q);
-    const all = sum(counts);
-    const fell = counts.map(n => (all ? n / all : 0));
-    for (const [i, {show}] of columns.entries()) show(common[i], fell[i]);
+    const total = sum(counts);
+    const results = counts.map(n => (total ? n / total : 0));
+    for (const [i, {show}] of columns.entries()) show(common[i], results[i]);
     const left = residual(shares.p, shares.q);
-    const drawn = left ? `; otherwise a token is drawn from the residual: ${listed(left)}` : "";
-    const after = all ? ` After ${all} throws: ${listed(fell)}.` : "";
-    setText(summary, `Accepted with probability ${hundredths(sum(common))}${drawn}.${after}`);
+    const residualNote = left ? `; otherwise a token is drawn from the residual: ${listed(left)}` : "";
+    const throwsNote = total ? ` After ${total} throws: ${listed(results)}.` : "";
+    setText(summary, `Accepted with probability ${hundredths(sum(common))}${residualNote}.${throwsNote}`);
   }
 
-  const roll = () => {
-    for (let i = 0; i < THROWS; i++) counts[thrown(shares.p, shares.q)] += 1;
+  const throwAll = () => {
+    for (let i = 0; i < THROWS; i++) counts[throwOnce(shares.p, shares.q)] += 1;
     draw();
   };
   const key = make(
@@ -112,5 +110,10 @@ export function figure() {
     "Filled: the overlap. Black line: the result.",
   );
   draw();
-  return [part("la-f-columns", ...columns.map(one => one.node)), key, button(`throw ${THROWS} dice`, roll), summary];
+  return [
+    part("la-f-columns", ...columns.map(({node}) => node)),
+    key,
+    button(`throw ${THROWS} dice`, throwAll),
+    summary,
+  ];
 }

@@ -1,9 +1,5 @@
-/* pencil.js: one pass by hand: a draft to edit, the target's answers, what is accepted, and the cache that is cut.
-
-    Why it is so.  The target here knows one thing, which word follows which; so its answer to any draft can be
-   worked out on paper, and a reader who changes a word sees at once why the words after it do not count.
-
-    What it does not know.  Models. What the reader types is text. */
+/* pencil.js: one pass by hand: an editable draft, the target's predictions, the accepted tokens, and the cache after
+   the pass. The target here is a table of next words, so the reader can check each prediction. */
 
 import {make, setText} from "../../page/dom.js";
 import {count} from "../../page/numbers.js";
@@ -21,15 +17,16 @@ const AFTER = {
   over: "the",
 };
 
-const answerTo = word => AFTER[word] || "and";
+const predictionAfter = word => AFTER[word] || "and";
 
-/** {fates, written, kept} of a pass over the root and a draft. */
+/** Return {outcomes, written, kept} of a pass over the root and a draft: outcomes, emitted words, rows kept in the
+    cache. */
 export function passOf(draft) {
   const read = [ROOT, ...draft];
-  const miss = draft.findIndex((word, i) => word !== answerTo(read[i]));
-  const accepted = miss < 0 ? draft.length : miss;
-  const fates = draft.map((_, i) => (i < accepted ? "accepted" : i === accepted ? "rejected" : "not tested"));
-  return {fates, written: [...draft.slice(0, accepted), answerTo(read[accepted])], kept: 1 + accepted};
+  const mismatch = draft.findIndex((word, i) => word !== predictionAfter(read[i]));
+  const accepted = mismatch < 0 ? draft.length : mismatch;
+  const outcomes = draft.map((_, i) => (i < accepted ? "accepted" : i === accepted ? "rejected" : "not tested"));
+  return {outcomes, written: [...draft.slice(0, accepted), predictionAfter(read[accepted])], kept: 1 + accepted};
 }
 
 export function figure() {
@@ -44,32 +41,32 @@ export function figure() {
   const rows = cells.map(row => make("tr", ...row));
   const table = make("table.la-f-table", make("thead", make("tr", ...heads)), make("tbody", ...rows));
   const written = make("p.la-f-advice", {"aria-live": "polite"});
-  const shelf = make("div.la-f-shelf", {role: "img"});
+  const cache = make("div.la-f-shelf", {role: "img"});
 
   function draw() {
     const draft = inputs.map(input => input.value.trim() || "and");
-    const {fates, written: words, kept} = passOf(draft);
+    const {outcomes, written: emitted, kept} = passOf(draft);
     const read = [ROOT, ...draft];
-    cells.forEach(([reads, says, , fate], i) => {
-      setText(reads, read[i]);
-      setText(says, answerTo(read[i]));
+    cells.forEach(([input, prediction, , outcomeCell], i) => {
+      setText(input, read[i]);
+      setText(prediction, predictionAfter(read[i]));
       setText(
-        fate,
-        fates[i]
-          ? `${{accepted: "✓ ", rejected: "✕ "}[fates[i]] || ""}${fates[i]}`
-          : i > words.length - 1
+        outcomeCell,
+        outcomes[i]
+          ? `${{accepted: "✓ ", rejected: "✕ "}[outcomes[i]] || ""}${outcomes[i]}`
+          : i > emitted.length - 1
             ? "not tested"
             : "the bonus",
       );
-      rows[i].dataset.fate = fates[i] || "";
+      rows[i].dataset.fate = outcomes[i] || "";
     });
-    setText(written, `Written: ${words.join(" ")}. ${count(words.length, "token")} in one pass.`);
+    setText(written, `Written: ${emitted.join(" ")}. ${count(emitted.length, "token")} in one pass.`);
     const boxes = read.map((word, i) => make(`span.la-f-kept${i < kept ? "" : ".la-f-swept"}`, word));
-    shelf.replaceChildren(make("span.la-g-small", "the cache: "), ...boxes);
-    shelf.setAttribute("aria-label", `The cache keeps ${read.slice(0, kept).join(" ")}; the other rows are dropped.`);
+    cache.replaceChildren(make("span.la-g-small", "the cache: "), ...boxes);
+    cache.setAttribute("aria-label", `The cache keeps ${read.slice(0, kept).join(" ")}; the other rows are dropped.`);
   }
 
   for (const input of inputs) input.addEventListener("input", draw);
   draw();
-  return [table, written, shelf];
+  return [table, written, cache];
 }

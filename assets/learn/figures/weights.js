@@ -1,9 +1,5 @@
-/* weights.js: a pass as weights that stream through a pipe, and rows that are computed meanwhile.
-
-    Why it is so.  The numbers are the lesson's: 16 ms to read all weights, 0.08 ms to compute a row. The longer of
-   both is the pass.
-
-    What it does not know.  This machine. */
+/* weights.js: a pass as weights that are read from memory and rows that are computed meanwhile. The longer of both is
+   the pass; the numbers are the lesson's (16 ms to read all weights, 0.08 ms per row). */
 
 import {make, setText, svg} from "../../page/dom.js";
 import {count, digits, percent} from "../../page/numbers.js";
@@ -23,27 +19,31 @@ function pipe() {
     svg("rect", {class: "la-f-box", x, y: 10, width: 118, height: 60, rx: 4}),
     svg("text", {x: x + 59, y: 45, "text-anchor": "middle"}, label),
   ];
-  const words = {role: "img", viewBox: "0 0 520 80", "aria-label": "All weights stream from memory to the processor"};
-  return svg("svg", words, wall, flow, ...box(1, "memory"), ...box(401, "processor"));
+  const attributes = {
+    role: "img",
+    viewBox: "0 0 520 80",
+    "aria-label": "All weights stream from memory to the processor",
+  };
+  return svg("svg", attributes, wall, flow, ...box(1, "memory"), ...box(401, "processor"));
 }
 
 function bar(label) {
   const fill = make("span.la-f-time");
-  const said = make("span.la-f-said");
-  const node = part("la-f-timeline", make("span.la-f-label", label), part("la-f-rail", fill), said);
+  const value = make("span.la-f-said");
+  const node = part("la-f-timeline", make("span.la-f-label", label), part("la-f-rail", fill), value);
   return {
     node,
     show(ms, longest) {
       fill.style.width = percent(ms / LONGEST_MS);
       fill.classList.toggle("la-f-longer", longest);
-      setText(said, `${digits(ms)} ms`);
+      setText(value, `${digits(ms)} ms`);
     },
   };
 }
 
 export function figure() {
   const [reading, computing] = ["reading the weights", "computing the rows"].map(bar);
-  const words = make("p.la-f-advice", {"aria-live": "polite"});
+  const sentence = make("p.la-f-advice", {"aria-live": "polite"});
 
   function draw(rows) {
     const ms = rows * ROW_MS;
@@ -51,12 +51,12 @@ export function figure() {
     computing.show(ms, ms > READ_MS);
     const bound =
       ms > READ_MS ? "compute-bound: another row has its full cost" : "memory-bound: further rows are nearly free";
-    const [whole, each] = [passMs(rows), passMs(rows) / rows].map(digits);
-    setText(words, `${count(rows, "row")}: a pass of ${whole} ms, ${each} ms per row. It is ${bound}.`);
+    const [passTime, rowTime] = [passMs(rows), passMs(rows) / rows].map(digits);
+    setText(sentence, `${count(rows, "row")}: a pass of ${passTime} ms, ${rowTime} ms per row. It is ${bound}.`);
   }
 
-  const limits = {min: 0, max: ROWS.length - 1, step: 1, value: 0, words: i => count(ROWS[i], "row")};
+  const limits = {min: 0, max: ROWS.length - 1, step: 1, value: 0, describe: i => count(ROWS[i], "row")};
   const slider = range("rows per pass", limits, i => draw(ROWS[i]));
   draw(ROWS[0]);
-  return [pipe(), slider, reading.node, computing.node, words];
+  return [pipe(), slider, reading.node, computing.node, sentence];
 }

@@ -1,10 +1,5 @@
-/* words.js: what the timeline says in sentences.
-
-   What it is.  Pure functions from a log to words: one pass, the headline, the state of a run, an announcement.
-
-   Why it is so.  A sentence is tested by value and is the same on the page and for a screen reader.
-
-   What it does not know.  The DOM. Model text is returned apart, as `said`, to be shown as a quotation. */
+/* sentences.js: the sentences of the timeline, as pure functions of the log. Model text is returned separately, as
+   `quotation`. */
 
 import {count, digits, duration} from "../page/numbers.js";
 import {isDone, passesOf, tokensOf} from "./log.js";
@@ -19,25 +14,36 @@ const FINISH = {
 export const finish = reason => FINISH[reason] || reason;
 export const prefill = lane => `prompt read in ${duration(lane.prefill_s)}, not on the clock`;
 
-/** One sentence about a pass: its `title`, what it did (`deed`), the quotation `said`, and what comes after (`tail`);
-    `lead` is all that comes before the quotation. */
+/** Describe a pass in one sentence: {title, action, lead, quotation, tail}. `lead` is the text before the quotation,
+    `tail` the text after it. */
 export function describePass(log, laneIndex, stepIndex) {
   const lane = log.lanes[laneIndex];
   const step = lane?.steps[stepIndex];
   if (!step) return sentence("", "", null, "");
   if (step.kind === "prefill") return sentence(lane.name, prefill(lane), null, "");
   const total = isDone(log) ? ` of ${passesOf(lane)}` : "";
-  const own = step.origins.findIndex(origin => origin !== "accepted");
-  // A server may not tell which words are the target's own: then the whole run is quoted.
-  const said = own < 0 ? null : step.pieces[own] || (step.drafted ? step.pieces.join("") : "");
+  const targetIndex = step.origins.findIndex(origin => origin !== "accepted");
+  // A server may not report which token is the target's own: then all text of the pass is quoted.
+  const quotation = targetIndex < 0 ? null : step.pieces[targetIndex] || (step.drafted ? step.pieces.join("") : "");
   const tail = step.finish ? `; ${finish(step.finish)}` : "";
-  return sentence(`pass ${lane.passes[stepIndex]}${total}`, deedOf(lane, step, step.origins[own]), said, tail);
+  return sentence(
+    `pass ${lane.passes[stepIndex]}${total}`,
+    actionOf(lane, step, step.origins[targetIndex]),
+    quotation,
+    tail,
+  );
 }
 
-const sentence = (title, deed, said, tail) => ({title, deed, lead: title && `${title}: ${deed}`, said, tail});
+const sentence = (title, action, quotation, tail) => ({
+  title,
+  action,
+  lead: title && `${title}: ${action}`,
+  quotation,
+  tail,
+});
 
-/** What a pass did, up to the target's own token; `origin` is that token's, undefined where there is none. */
-function deedOf(lane, step, origin) {
+/** What happened in a pass, up to the target's own token; `origin` is that token's origin, undefined for none. */
+function actionOf(lane, step, origin) {
   const rows = textRows(step);
   const accepted = step.origins.filter(other => other === "accepted").length;
   if (step.drafted) return `drafted ${step.drafted}, accepted ${accepted}, wrote `;
@@ -50,22 +56,22 @@ function deedOf(lane, step, origin) {
   return `drafted ${rows}, accepted ${share}${link}`;
 }
 
-/** The headline: a number, and the words that go with it, in the same size whether it won or lost. */
+/** The headline: the speedup as {number, label}. */
 export function headline(speedup) {
-  if (!Number.isFinite(speedup)) return {number: "", words: ""};
+  if (!Number.isFinite(speedup)) return {number: "", label: ""};
   const number = `${digits(speedup)}x`;
-  if (number === "1.00x") return {number: "1.00x,", words: "no faster"};
-  return speedup > 1 ? {number, words: "faster"} : {number: `${number}:`, words: "slower"};
+  if (number === "1.00x") return {number: "1.00x,", label: "no faster"};
+  return speedup > 1 ? {number, label: "faster"} : {number: `${number}:`, label: "slower"};
 }
 
-/** The prompt as somebody typed it: a chat template's words around it are the inspector's. */
+/** The prompt as it was typed, without the text of a chat template. */
 export const promptOf = ({header}) => header.prompt.typed ?? header.prompt.text;
 
-/** What a lane of two is called before its method's name: what it does. "" where there are more, or servers. */
+/** A plain name for each of two lanes, shown before the method's name; "" if there are more lanes, or servers. */
 export const plainName = (lane, {lanes}) =>
   lanes.length !== 2 || lane.opaque || !lanes[0].naive ? "" : lane.naive ? "one token per pass" : "draft and verify";
 
-/** What a finished race comes to without any clock; "" before its end, or where there is nothing to compare. */
+/** The outcome of a finished race in tokens and passes; "" before its end, or if there is nothing to compare. */
 export function outcome(log, frame) {
   const naive = frame.lanes[log.lanes.findIndex(lane => lane.naive)];
   const last = frame.lanes.at(-1);
@@ -78,10 +84,10 @@ export function outcome(log, frame) {
 }
 
 export const rateLabel = rate => (rate < 1 ? `1/${Math.round(1 / rate)}x` : `${rate}x`);
-export const rateWords = rate =>
+export const rateText = rate =>
   rate < 1 ? `${Math.round(1 / rate)}x slower than real` : rate > 1 ? `${rate}x faster than real` : "real time";
 
-/** The state of a run in one word; `lost` says that the server does not answer. */
+/** The state of a run in one word; `lost` is true if the server does not reply. */
 export function stateOf(log, lost) {
   if (!log.run) return "empty";
   if (["asked", "error"].includes(log.end?.reason)) return log.end.reason;
@@ -112,12 +118,12 @@ export function statusLine(log, state, restored) {
   return (isRestored ? "Restored after a reload. " : "") + STATUS_LINES[state](log);
 }
 
-/** For screen readers: the start and the outcome of a run, nothing in between. */
+/** The announcement for screen readers, at the start and at the end of a run. */
 export function announcement(log, state, restored, speedup) {
   if (state === "empty" || state === "waiting") return "";
   if (state === "running") return `Race started: ${log.lanes.map(lane => lane.name).join(" and ")}.`;
   const line = statusLine(log, state, restored);
   if (state === "error") return `${line} ${log.end.message || ""}`;
-  const {number, words} = headline(speedup);
-  return speedup == null ? `${line} ` : `${line} ${number} ${words}.`;
+  const {number, label} = headline(speedup);
+  return speedup == null ? `${line} ` : `${line} ${number} ${label}.`;
 }

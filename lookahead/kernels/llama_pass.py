@@ -1,0 +1,203 @@
+"""A Llama's pass in one compiled call. Separate operators would spend most of a small model's pass on their launch.
+
+Passes of trained heads use the same layer. Names that end in an underscore are addresses.
+
+Long prompts are read by pipelined prefill: each core computes a part of the rows in one compiled call. A row attends to
+all earlier keys of a layer, so each part waits until the previous part has stored them.
+"""
+
+import os
+from functools import lru_cache
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from . import attend
+from .compiling import INTEGER, compiled
+from .elementwise import add, apply_rope, gate, norm, read, store
+from .product import MULTIPLY, temp_floats
+from .records import Kernels
+from .vectors import BLOCK, call, round_up
+
+POSIX = os.name == "posix"  # other systems have no `usleep`; numba then omits the call
+usleep = types.ExternalFunction("usleep", types.int32(types.uint32))
+WORD = ir.IntType(64)
+SPINS, SLEEP_US = 5_000, 50  # polls before a thread sleeps and frees its core for the previous part
+
+
+@intrinsic
+def publish(typing_context, counter, count):
+    """Set the counter at this address. Its readers then see everything that was stored before."""
+
+    def code(context, builder, signature, arguments):
+        builder.store_atomic(arguments[1], builder.inttoptr(arguments[0], WORD.as_pointer()), "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(INTEGER, INTEGER), code
+
+
+@intrinsic
+def _load_counter(typing_context, counter):
+    def code(context, builder, signature, arguments):
+        return builder.load_atomic(builder.inttoptr(arguments[0], WORD.as_pointer()), "acquire", 8)
+
+    return INTEGER(INTEGER), code
+
+
+@njit(error_model="numpy")
+def wait(counter, count):
+    """Wait until the counter at this address has reached `count`."""
+    polls = 0
+    while _load_counter(counter) < count:
+        polls += 1
+        if POSIX and polls > SPINS:
+            usleep(SLEEP_US)
+
+
+@compiled
+def layer_scratch_floats(sizes, n, context_rows, input_width, max_columns):
+    """Return the sizes, in floats, of the parts of the scratch buffer of `layer`, in memory order."""
+    dim, inner = sizes.head_dim, sizes.inner
+    return (
+        (context_rows + n) * max(input_width, sizes.hidden, sizes.heads * dim),
+        (context_rows + n) * round_up((sizes.heads + 2 * sizes.kv_heads) * dim, BLOCK),
+        n * round_up(2 * inner, BLOCK),
+        n * inner,
+        n * round_up(sizes.hidden, BLOCK),
+        attend.scratch_floats(n, sizes.heads, sizes.kv_heads, max_columns, dim),
+    )
+
+
+@compiled
+def layer(kernels, sizes, weights, caches, rows, columns, pipeline, number, norm, x_, input_width, scratch_, temp_):
+    """Compute the layer `number` for the rows x [n, hidden] and add its result to them, in place.
+
+    The normed input [context_rows + n, input_width] is at the start of the scratch buffer. The context rows come first,
+    belong to the first text, and only store keys and values. `norm` is the index of the second norm. `columns.new`
+    [context_rows + n] are the columns for the rows' keys; `attend.attend` describes the others. `temp_` is the
+    temporary memory of products (`temp_floats`).
+    """
+    n, all_rows, hidden, rounded, eps = len(rows.ids), len(rows.cos), sizes.hidden, sizes.rounded, sizes.eps
+    context_rows, heads, kv, dim, inner = all_rows - n, sizes.heads, sizes.kv_heads, sizes.head_dim, sizes.inner
+    w, s, head_norms = weights.blocks[number], weights.scales[number], weights.head_norms[number]
+    buffers, branch_stride, width = caches.addresses, columns.branch.shape[1], heads * dim
+    padded_qkv, padded_gate_up, padded_hidden = (
+        round_up(width + 2 * kv * dim, BLOCK),
+        round_up(2 * inner, BLOCK),
+        round_up(hidden, BLOCK),
+    )
+    max_columns = columns.new.max() + 1
+    inputs, qkv, gate_up, gated, projected, _ = layer_scratch_floats(sizes, n, context_rows, input_width, max_columns)
+    h_ = scratch_
+    qkv_ = h_ + 4 * inputs
+    gate_up_ = qkv_ + 4 * qkv
+    gated_ = gate_up_ + 4 * gate_up
+    projected_ = gated_ + 4 * gated
+    scores_ = projected_ + 4 * projected
+    call(kernels.multiply, (h_, w[0], s[0], qkv_, temp_, all_rows, input_width, padded_qkv, rounded))
+    for i in range(all_rows if len(head_norms) else 0):
+        row = qkv_ + 4 * i * padded_qkv
+        call(kernels.norm, (row, head_norms[0].ctypes.data, row, heads, dim, rounded, eps))
+        call(kernels.norm, (row + 4 * width, head_norms[1].ctypes.data, row + 4 * width, kv, dim, rounded, eps))
+    call(kernels.apply_rope, (
+        qkv_, rows.cos.ctypes.data, rows.sin.ctypes.data, all_rows, heads + kv, dim // 2, padded_qkv, rounded,
+    ))  # fmt: skip
+    text = 0
+    for i in range(all_rows):
+        while i - context_rows >= caches.ends[text]:
+            text += 1
+        column, row = columns.new[i], qkv_ + 4 * (i * padded_qkv + width)
+        keys, values = buffers[text, number, 0], buffers[text, number, 1]
+        attend.store_kv(row, kv, keys, values, caches.capacities[text], column, dim, rounded, scores_)
+    if pipeline.previous:
+        wait(pipeline.previous, number + 1)
+    if pipeline.counter:
+        publish(pipeline.counter, number + 1)
+    first = 0
+    for text in range(len(caches.ends)):
+        end = caches.ends[text]
+        call(kernels.attend, (
+            qkv_ + 4 * (context_rows + first) * padded_qkv, padded_qkv, buffers[text, number, 0], buffers[text, number, 1],
+            caches.capacities[text], dim, h_ + 4 * first * width, scores_, max_columns,
+            columns.prefix.ctypes.data + 8 * first, columns.branch.ctypes.data + 8 * first * branch_stride, branch_stride,
+            columns.counts.ctypes.data + 8 * first, end - first, heads, kv, rounded, sizes.scaling,
+        ))  # fmt: skip
+        first = end
+    call(kernels.multiply, (h_, w[1], s[1], projected_, temp_, n, width, padded_hidden, rounded))
+    call(kernels.add, (x_, projected_, n, hidden, padded_hidden, rounded))
+    call(kernels.norm, (x_, weights.norms[norm].ctypes.data, h_, n, hidden, rounded, eps))
+    call(kernels.multiply, (h_, w[2], s[2], gate_up_, temp_, n, hidden, padded_gate_up, rounded))
+    call(kernels.gate, (gate_up_, gated_, n, inner, padded_gate_up, rounded))
+    call(kernels.multiply, (gated_, w[3], s[3], projected_, temp_, n, inner, padded_hidden, rounded))
+    call(kernels.add, (x_, projected_, n, hidden, padded_hidden, rounded))
+
+
+@njit(error_model="numpy")
+def check_ids(ids, vocab):
+    """Raise `IndexError` if an id is not in the vocabulary."""
+    if ids.min() < 0 or ids.max() >= vocab:
+        raise IndexError("a token id is not in the model's vocabulary")
+
+
+@njit(error_model="numpy")
+def store_states(kernels, sizes, x_, n, ends, outputs, tap):
+    """Store the rows x [n, hidden] of all texts in the hidden states of each text, at the index `tap`."""
+    size, hidden = 2 if sizes.rounded else 4, sizes.hidden
+    text = first = 0
+    for row in range(n):
+        while row >= ends[text]:
+            first, text = ends[text], text + 1
+        address = outputs.states[text] + size * ((row - first) * len(outputs.taps) + tap) * hidden
+        call(kernels.store, (x_ + 4 * row * hidden, address, hidden, sizes.rounded))
+
+
+@compiled
+def forward(kernels, sizes, weights, caches, rows, columns, outputs, pipeline):
+    """Compute a pass over rows of one or several texts. The last row of weights is the output head.
+
+    Raises `IndexError` if an id is not in the vocabulary.
+    """
+    hidden, vocab, rounded, eps, taps = sizes.hidden, sizes.vocab, sizes.rounded, sizes.eps, outputs.taps
+    n, layers, ids, size = len(rows.ids), caches.addresses.shape[1], rows.ids, 2 if rounded else 4
+    check_ids(ids, vocab)
+    padded_vocab = round_up(vocab, BLOCK)
+    layer_floats = sum(layer_scratch_floats(sizes, n, np.int64(0), hidden, columns.new.max() + 1))
+    # numba frees an array after its last use, even if its address is still in use. So this function returns it.
+    scratch = np.empty(
+        n * hidden + outputs.rows * padded_vocab + layer_floats + temp_floats(n, sizes.max_inputs), np.float32
+    )
+    x_ = np.int64(scratch.ctypes.data)
+    out_ = x_ + 4 * n * hidden
+    h_ = out_ + 4 * outputs.rows * padded_vocab
+    temp_ = h_ + 4 * layer_floats
+    for i in range(n):
+        call(kernels.read, (weights.embed + size * ids[i] * hidden, x_ + 4 * i * hidden, hidden, rounded))
+    for i in range(layers):
+        call(kernels.norm, (x_, weights.norms[2 * i].ctypes.data, h_, n, hidden, rounded, eps))
+        layer(kernels, sizes, weights, caches, rows, columns, pipeline, i, 2 * i + 1, x_, hidden, h_, temp_)
+        for tap in range(len(taps)):
+            if taps[tap] == i + 1 < layers:
+                store_states(kernels, sizes, x_, n, caches.ends, outputs, tap)
+    start, count = outputs.first, outputs.rows
+    if (taps == layers).any():  # the normed states of all rows
+        start, count = 0, n
+    last_norm = weights.norms[2 * layers].ctypes.data
+    call(kernels.norm, (x_ + 4 * start * hidden, last_norm, h_, count, hidden, rounded, eps))
+    for tap in range(len(taps)):
+        if taps[tap] == layers:
+            store_states(kernels, sizes, h_, n, caches.ends, outputs, tap)
+    inputs_ = h_ + 4 * (outputs.first - start) * hidden
+    head, scales = weights.blocks[layers, 0], weights.scales[layers, 0]
+    call(kernels.multiply, (inputs_, head, scales, out_, temp_, outputs.rows, hidden, padded_vocab, rounded))
+    for i in range(outputs.rows):
+        call(kernels.store, (out_ + 4 * i * padded_vocab, outputs.logits + size * i * vocab, vocab, rounded))
+    return scratch
+
+
+@lru_cache(maxsize=4)
+def addresses(storage: int) -> Kernels:
+    """Return the kernels for weights in this storage format. Compiles those that are missing."""
+    others = (kernel() for kernel in (norm, add, gate, apply_rope, read, store, attend.attend))
+    return Kernels(*(kernel.address for kernel in (MULTIPLY[storage](), *others)))

@@ -68,9 +68,7 @@ def test_a_claim_is_measured(visit):
     page.get_by_label("number input for repetitions").first.fill("1")
     row = page.locator(".la-claim").filter(has_text="Short outputs")
     row.get_by_role("button", name="Run").click()
-    row.locator("em").filter(has_text="so").or_(row.locator("em").filter(has_text="claimed")).or_(
-        row.locator("em").filter(has_text="difference")
-    ).wait_for(timeout=120_000)
+    row.locator("em").filter(has_text=re.compile("claimed|inconclusive")).wait_for(timeout=120_000)
     assert "x to " in row.inner_text()
     page.locator(".la-prose").filter(has_text="naive passes (").wait_for(timeout=120_000)
     page.locator(".js-plotly-plot").locator("visible=true").first.wait_for()
@@ -215,7 +213,7 @@ def test_formats_and_threads_are_compared_and_rows_stay_after_stop(visit):
     assert page.locator(".la-says", has_text="Done.").count() == 0
     compare.click()
     page.locator(".la-says", has_text="Done.").wait_for()
-    assert page.locator(".la-answer").inner_text().startswith(("Fastest here", "In use is"))
+    assert "is in use" in page.locator(".la-answer").inner_text()
     assert "GB/s" in table.inner_text()
     page.locator(".js-plotly-plot").locator("visible=true").first.wait_for()
     expect(compare).to_be_enabled()

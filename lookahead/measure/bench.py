@@ -1,4 +1,4 @@
-"""The bench: every method on every prompt, one lane at a time, compared with naive, as medians over the repetitions."""
+"""The bench: each method on each prompt, one lane at a time, compared with naive decoding. Results are medians of repetitions."""
 
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,31 +15,31 @@ from .progress import Progress, row_of
 from .tables import Table
 from .timing import Question, Sample, blocks, by_question, median_run, read_entry, samples
 
-FIXED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)  # draft lengths that `auto` is compared with
+FIXED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)  # draft lengths to compare with `auto`
 PEERS = tuple(f"{name}:{settings}" for name, peer in EXTERNAL.items() for settings in peer.bench_settings)
-ENGINES = ("vllm", "llama.cpp")  # without speculation
+ENGINES = ("vllm", "llama.cpp")  # labels of other engines without speculative decoding
 Rows = Sequence[Mapping[str, Any]]
 
 
 class Rival(Protocol):
-    """Another engine, which writes texts of its own. `servers.engines.Engine` is one."""
+    """Another inference engine to compare with, such as `servers.engines.Engine`."""
 
     label: str
-    technique: str  # of `drafting.base`
+    technique: str  # one of those in `drafting.base`
 
     def samples(
         self, models: Models, questions: Sequence[tuple[int, Question]], repeat: int, options: Mapping[str, Any]
     ) -> Iterator[Sample]:
-        """Time every question, given with its number, `repeat` times, each time with a naive lane of ours."""
+        """Time each (number, question) `repeat` times, each time with one of our naive lanes."""
 
 
 def measure(
     models: Models, methods: Sequence[str], questions: Sequence[Question], *, repeat: int = 3,
     others: Sequence[Rival] = (), **options: Any,
 ) -> Iterator[Progress]:  # fmt: skip
-    """Measure methods and other engines; the last result is the document that `bench --json` prints.
+    """Measure methods and other engines; the last result is the document of `bench --json`.
 
-    Raises `LookaheadError` for bad input before anything is measured.
+    Raises `LookaheadError` for invalid input before the first measurement.
     """
     entries = [read_entry("naive"), *(read_entry(m) for m in dict.fromkeys(methods) if m != "naive")]
     taken: list[Sample] = []
@@ -53,91 +53,93 @@ def measure(
     for sample in filter(None, work):
         taken.append(sample)
         yield Progress(len(taken), total, f"{sample.question.id}: {sample.entry.label}", None)
-    ordered = [*(entry.label for entry in entries), *(other.label for other in others)]
-    of_others = {other.label.partition(":")[0]: other.technique for other in others}
-    by_entry = [of for label in ordered for of in by_question(taken, label)]
-    rows = [_row(of) for of in sorted(by_entry, key=lambda of: of[0].number)]
+    labels = [*(entry.label for entry in entries), *(other.label for other in others)]
+    techniques = {name: peer.technique for name, peer in EXTERNAL.items()}
+    techniques |= {other.label.partition(":")[0]: other.technique for other in others}
+    groups = [group for label in labels for group in by_question(taken, label)]
+    rows = [_row(group) for group in sorted(groups, key=lambda group: group[0].number)]
     report = {
         **measured_on(models),
         "options": {"repeat": repeat, **options},
-        "note": "seconds exclude reading the prompt; every run is paired with a naive run; medians over the repetitions; 90% intervals over prompts",
+        "note": "seconds exclude prefill (reading the prompt); each run is paired with a naive run; medians over the repetitions; 90% intervals over prompts",
         "rows": rows,
-        "summary": _summary(rows, ordered),
-        "against": _against(rows, {name: peer.technique for name, peer in EXTERNAL.items()} | of_others),
+        "summary": _summary(rows, labels),
+        "against": _against(rows, techniques),
         "fixed": _fixed(rows),
     }
     yield Progress(total, total, "done", report)
 
 
 def tables(report: Mapping[str, Any]) -> list[Table]:
-    """Tables of a report: speedups, other engines, and draft lengths; some may have no rows."""
-    compared = {*PEERS, *ENGINES}  # these and fixed draft lengths have tables of their own
-    shown = [s for s in report["summary"] if s["method"] not in compared and ":k=" not in s["method"]]
-    return [_speedups(shown), _peers(report["against"]), _lengths(report["fixed"])]
+    """Return three tables of a report: speedups, other engines, draft lengths. A table may have no rows."""
+    compared = {*PEERS, *ENGINES}  # in the second table; fixed draft lengths are in the third
+    summary = [line for line in report["summary"] if line["method"] not in compared and ":k=" not in line["method"]]
+    return [_speedups(summary), _peers(report["against"]), _lengths(report["fixed"])]
 
 
 def _speedups(summary: Rows) -> Table:
-    categories = {s["category"]: s["prompts"] for s in summary if s["category"] != "all"}
+    categories = {line["category"]: line["prompts"] for line in summary if line["category"] != "all"}
     head = [
         "method", *(f"{category} ({prompts})" for category, prompts in categories.items()), "all, worst to best",
-        "median", "90% interval", "tokens/s", "tokens per pass", "of predicted", "overhead", "naive's ids",
+        "median", "90% interval", "tokens/s", "tokens per pass", "measured / predicted", "overhead", "identical",
     ]  # fmt: skip
     rows = []
-    for method in dict.fromkeys(s["method"] for s in summary):
-        of = {s["category"]: s for s in summary if s["method"] == method}
-        whole = of["all"]
+    for method in dict.fromkeys(line["method"] for line in summary):
+        lines = {line["category"]: line for line in summary if line["method"] == method}
+        total = lines["all"]
         rows.append([
-            f"`{method}`", *(ratio(of[category]["speedup_median"]) for category in categories),
-            f"{ratio(whole['speedup_min'])} to {ratio(whole['speedup_max'])}", ratio(whole["speedup_median"]),
-            ranged(whole["speedup_interval"]), decimal(whole["tokens_per_second_median"]),
-            decimal(whole["mean_acceptance_length"]), percent(whole["of_predicted"]), percent(whole["overhead_fraction"]),
-            percent(whole["identical_share"]),
+            f"`{method}`", *(ratio(lines[category]["speedup_median"]) for category in categories),
+            f"{ratio(total['speedup_min'])} to {ratio(total['speedup_max'])}", ratio(total["speedup_median"]),
+            ranged(total["speedup_interval"]), decimal(total["tokens_per_second_median"]),
+            decimal(total["mean_acceptance_length"]), percent(total["of_predicted"]), percent(total["overhead_fraction"]),
+            percent(total["identical_share"]),
         ])  # fmt: skip
     return head, rows
 
 
 def _peers(against: Rows) -> Table:
     head = [
-        "ours", "theirs, the best of its settings for every prompt", "tokens/s, ours to theirs", "worst to best",
-        "their ids are naive's",
+        "our method", "other engine, with its best settings for each prompt", "tokens/s, ours / theirs", "worst to best",
+        "identical",
     ]  # fmt: skip
     rows = [
         [
-            f"`{a['method']}`", f"`{a['rival']}`, {counted(a['settings'], 'setting')}", decimal(a["ratio_median"]),
-            f"{decimal(a['ratio_min'])} to {decimal(a['ratio_max'])}", percent(a["rival_identical_share"]),
+            f"`{row['method']}`", f"`{row['rival']}`, {counted(row['settings'], 'setting')}", decimal(row["ratio_median"]),
+            f"{decimal(row['ratio_min'])} to {decimal(row['ratio_max'])}", percent(row["rival_identical_share"]),
         ]
-        for a in against
+        for row in against
     ]  # fmt: skip
     return head, rows
 
 
 def _lengths(fixed: Rows) -> Table:
     head = [
-        "method", "`auto`, mean speedup", "best fixed k, mean speedup", "`auto` to the best k of every single prompt", "worst",
+        "method", "`auto`, mean speedup", "best fixed k, mean speedup", "`auto` / best k of each prompt, median", "worst",
     ]  # fmt: skip
     rows = [
         [
-            f"`{f['method']}`", ratio(f["auto_speedup"]), f"k = {f['best_fixed']}: {ratio(f['best_fixed_speedup'])}",
-            decimal(f["of_oracle_median"]), decimal(f["of_oracle_min"]),
+            f"`{row['method']}`", ratio(row["auto_speedup"]),
+            f"k = {row['best_fixed']}: {ratio(row['best_fixed_speedup'])}",
+            decimal(row["of_oracle_median"]), decimal(row["of_oracle_min"]),
         ]
-        for f in fixed
+        for row in fixed
     ]  # fmt: skip
     return head, rows
 
 
 def _row(taken: Sequence[Sample]) -> dict[str, Any]:
-    """Return the row of an entry's samples of one question."""
-    q, runs = taken[0].question, [sample.timing for sample in taken]
-    row, run, plain = row_of(taken), median_run(runs), median_run([sample.naive for sample in taken])
+    """Return the report's row for one entry's samples of one question."""
+    question, runs = taken[0].question, [sample.timing for sample in taken]
+    row, run, naive = row_of(taken), median_run(runs), median_run([sample.naive for sample in taken])
     return {
-        "id": q.id,
-        "category": q.category,
+        "id": question.id,
+        "category": question.category,
         "method": taken[0].entry.label,
         "new_tokens": row.new_tokens,
         "seconds": run.seconds,
         "seconds_min": min(t.seconds for t in runs),
         "seconds_max": max(t.seconds for t in runs),
-        "naive_seconds": plain.seconds,
+        "naive_seconds": naive.seconds,
         "tokens_per_second": row.new_tokens / run.seconds,
         "speedup": row.speedup,
         "mean_acceptance_length": 1 + run.accepted / run.passes,
@@ -150,7 +152,7 @@ def _row(taken: Sequence[Sample]) -> dict[str, Any]:
 
 
 def _summary(rows: Rows, methods: Sequence[str]) -> list[dict[str, Any]]:
-    """Return one line for each method and category, and one over all categories."""
+    """Return a line for each method and category, and one for each method over all categories."""
     out = []
     for method in methods:
         method_rows = [row for row in rows if row["method"] == method]
@@ -184,13 +186,13 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 
 def _ratios(rows: Iterable[Mapping[str, Any]], others: Rows) -> list[float]:
-    """Divide each speedup by the best of the others on the same prompt."""
+    """Divide each speedup by the best speedup in `others` on the same prompt."""
     best = {row["id"]: row["speedup"] for row in sorted(others, key=lambda row: row["speedup"])}
     return [row["speedup"] / best[row["id"]] for row in rows if row["id"] in best]
 
 
 def _against(rows: Rows, techniques: Mapping[str, str | None]) -> list[dict[str, Any]]:
-    """Compare our methods with other engines' of the same technique, each at its best settings for every prompt."""
+    """Compare our methods with other engines' of the same technique, with their best settings for each prompt."""
     out = []
     for rival, technique in techniques.items():
         others = [row for row in rows if row["method"].partition(":")[0] == rival]
@@ -207,7 +209,7 @@ def _against(rows: Rows, techniques: Mapping[str, str | None]) -> list[dict[str,
 
 
 def _fixed(rows: Rows) -> list[dict[str, Any]]:
-    """Compare `auto` with the best fixed draft length over all prompts, and with the best for every prompt."""
+    """Compare `auto` with the best fixed draft length over all prompts, and with the best for each prompt."""
     out = []
     for method in dict.fromkeys(row["method"] for row in rows):
         fixed = [row for row in rows if row["method"].startswith(f"{method}:k=")]
@@ -216,10 +218,10 @@ def _fixed(rows: Rows) -> list[dict[str, Any]]:
         auto = [row for row in rows if row["method"] == method]
         lengths = {row["method"] for row in fixed}
         means = {name: statistics.mean(row["speedup"] for row in fixed if row["method"] == name) for name in lengths}
-        winner, ratios = max(means, key=means.get), _ratios(auto, fixed)
+        best, ratios = max(means, key=means.get), _ratios(auto, fixed)
         out.append(
             {
-                "method": method, "best_fixed": int(winner.rpartition("=")[2]), "best_fixed_speedup": means[winner],
+                "method": method, "best_fixed": int(best.rpartition("=")[2]), "best_fixed_speedup": means[best],
                 "auto_speedup": statistics.mean(row["speedup"] for row in auto),
                 "of_oracle_median": statistics.median(ratios), "of_oracle_min": min(ratios),
             }

@@ -1,7 +1,7 @@
-"""Common bugs of speculative decoding as switches, each with the test that catches it.
+"""Common bugs of speculative decoding, which can be switched on, each with the test that catches it.
 
-A bug replaces one part of the engine (the rule, the target, the ends). `catch` runs the test that the bug names; `race`
-races the broken method against a correct naive lane.
+A bug replaces one part of the engine: the acceptance rule, the target or the end conditions. `catch` runs the test that the
+bug names. `race` compares the broken method with a correct naive lane.
 """
 
 import random
@@ -14,30 +14,30 @@ from ..core.events import ACCEPTED, BONUS, CORRECTION, MethodError, Settings, Se
 from ..engine.lane import Lane
 from ..family.models import Models
 from ..trace.race import Race
-from .checks import CHECKS, HONEST, Finding, Parts
+from .checks import CHECKS, CORRECT, Finding, Parts
 
 TEXT, DISTRIBUTION, SPEED = "text", "distribution", "speed"
 
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """A bug: a sentence on what is `wrong`, what it harms (text, distribution, or only speed), and the test that fails.
+    """A bug with its `description`, its `harm` (to the text, the distribution or only the speed) and the test that fails.
 
-    `rule` is the acceptance rule that the bug needs ("" for any); `seed` is true if the sketch of lesson 7 has it.
+    `rule` is the acceptance rule that the bug needs, "" for any. `in_sketch` is true for bugs of the sketch in lesson 7.
     """
 
     id: str
     name: str
-    wrong: str
+    description: str
     harm: str
     test: str
     parts: Parts
     rule: str = ""
-    seed: bool = False
+    in_sketch: bool = False
 
 
 class NoResidual(Rejection):
-    """After a rejection, samples from p itself."""
+    """After a rejection, sample from p instead of the residual."""
 
     def verify(self, logits, draft, context):
         verification = super().verify(logits, draft, context)
@@ -53,7 +53,7 @@ class NoResidual(Rejection):
 
 
 class UnprocessedQ(Rejection):
-    """Samples the draft at the temperature, and tests against a q without it."""
+    """Sample the draft at the temperature, and test it with a q at temperature 1."""
 
     def choose(self, logits, context, chance=None):
         pick = super().choose(logits, context, chance)
@@ -61,7 +61,7 @@ class UnprocessedQ(Rejection):
 
 
 class NoiseReused(Rejection):
-    """Tests with the random numbers that the drafter has used."""
+    """Test with the random numbers that selected the draft."""
 
     def __init__(self, settings: Settings):
         super().__init__(settings)
@@ -69,12 +69,12 @@ class NoiseReused(Rejection):
 
 
 def _of_rejection(broken: type[Rejection]) -> Callable[[Settings], Rule]:
-    """Return a maker of the broken rule, which makes the right one if the rejection rule is not in force."""
+    """Return a function from settings to the broken rule, or to the correct rule if the settings do not use rejection."""
     return lambda settings: broken(settings) if settings.acceptance == Rejection.name else rule_for(settings)
 
 
 class _Wrapped:
-    """A rule, a target or the ends with some methods replaced."""
+    """A rule, a target or end conditions with some methods replaced."""
 
     def __init__(self, part: Any):
         self._part = part
@@ -88,7 +88,7 @@ def _altered(broken: Callable[[Rule], Any]) -> Callable[[Settings], Any]:
 
 
 class PrefixDropped(_Wrapped):
-    """On a rejection, appends the correction without the tokens accepted before it."""
+    """After a rejection, append only the correction and drop the tokens accepted before it."""
 
     def verify(self, logits, draft, context):
         verification = self._part.verify(logits, draft, context)
@@ -99,7 +99,7 @@ class PrefixDropped(_Wrapped):
 
 
 class BonusLost(_Wrapped):
-    """When everything is accepted, drops the token that the target computed after it."""
+    """If all drafted tokens are accepted, drop the bonus token."""
 
     def verify(self, logits, draft, context):
         verification = self._part.verify(logits, draft, context)
@@ -109,14 +109,17 @@ class BonusLost(_Wrapped):
 
 
 class RowsMisread(_Wrapped):
-    """Reads the target's prediction for a token from the row before it."""
+    """Compare each drafted token with the target's logits of the previous row."""
 
     def verify(self, logits, draft, context):
         return self._part.verify(logits.roll(1, dims=0), draft, context)
 
 
 class NotRolledBack(_Wrapped):
-    """A target whose cache keeps every row of a pass while there is space, and whose `cached` counts only the accepted ones."""
+    """A target whose cache keeps all rows of a pass, while `cached` counts only the accepted ones.
+
+    If the cache is almost full, it keeps only the accepted rows.
+    """
 
     _rows = _reported = 0
 
@@ -145,84 +148,86 @@ class NotRolledBack(_Wrapped):
         return self._reported
 
 
-class EndsOverlooked(_Wrapped):
-    """Checks only the last token of a pass for an end of the text."""
+class EosIgnored(_Wrapped):
+    """Check only the last token of a pass for the end of the text."""
 
     def cut(self, prompt, context, emitted):
         _, finish = self._part.cut(prompt, [*context, *emitted[:-1]], emitted[-1:])
         return len(emitted), finish
 
 
-_SAME, _END, _WHOLE, _DICE = CHECKS
+_SAME_TEXT, _EOS, _SELF_DRAFT, _DISTRIBUTION = CHECKS
 BUGS: dict[str, Bug] = {
     bug.id: bug
     for bug in (
         Bug(
             "no-residual", "no residual",
-            "After a rejection the correction is drawn from p itself, so tokens that the draft favours are rejected, drawn again and come too often.",
-            DISTRIBUTION, _DICE, Parts(rule=_of_rejection(NoResidual)), rule="rejection",
+            "After a rejection, the correction is sampled from p instead of the residual. Tokens with q > p get a second chance and occur too often.",
+            DISTRIBUTION, _DISTRIBUTION, Parts(rule=_of_rejection(NoResidual)), rule="rejection",
         ),
         Bug(
             "unprocessed-q", "q without the temperature",
-            "The draft is sampled at the temperature but tested with a q that the temperature was never applied to.",
-            DISTRIBUTION, _DICE, Parts(rule=_of_rejection(UnprocessedQ)), rule="rejection",
+            "The draft is sampled at the temperature, but tested with a q at temperature 1.",
+            DISTRIBUTION, _DISTRIBUTION, Parts(rule=_of_rejection(UnprocessedQ)), rule="rejection",
         ),
         Bug(
-            "noise-reused", "noise reused",
-            "The test draws the very numbers the draft was sampled with, so whether a token is accepted depends on which token it is.",
-            DISTRIBUTION, _DICE, Parts(rule=_of_rejection(NoiseReused)), rule="rejection",
+            "noise-reused", "random numbers reused",
+            "The test uses the random numbers that selected the draft. So acceptance depends on the token that was drafted.",
+            DISTRIBUTION, _DISTRIBUTION, Parts(rule=_of_rejection(NoiseReused)), rule="rejection",
         ),
         Bug(
             "no-rollback", "cache not rolled back",
-            "Refused tokens stay in the target's cache, and the model reads on as if they had been written.",
-            TEXT, _SAME, Parts(target=NotRolledBack),
+            "Rejected tokens stay in the target's KV cache, and the model continues as if they were in the text.",
+            TEXT, _SAME_TEXT, Parts(target=NotRolledBack),
         ),
         Bug(
-            "eos-ignored", "end overlooked",
-            "Only the last token of a pass is asked whether it ends the text, so an end inside an accepted run is written over.",
-            TEXT, _END, Parts(ends=EndsOverlooked),
+            "eos-ignored", "EOS ignored",
+            "Only the last token of a pass is checked for the end of the text. An EOS token inside the accepted tokens does not end it.",
+            TEXT, _EOS, Parts(ends=EosIgnored),
         ),
         Bug(
             "prefix-dropped", "accepted prefix dropped",
-            "On a mismatch only the correction is appended: the drafted tokens accepted before it are thrown away.",
-            TEXT, _SAME, Parts(rule=_altered(PrefixDropped)), seed=True,
+            "After a rejection, only the correction is appended. The drafted tokens accepted before it are discarded.",
+            TEXT, _SAME_TEXT, Parts(rule=_altered(PrefixDropped)), in_sketch=True,
         ),
         Bug(
-            "rows-misread", "rows misread",
-            "The target's logits are read a row off, so a drafted token is compared with the answer to another question.",
-            TEXT, _SAME, Parts(rule=_altered(RowsMisread)), seed=True,
+            "rows-misread", "logits off by one row",
+            "Each drafted token is compared with the target's logits of the previous row.",
+            TEXT, _SAME_TEXT, Parts(rule=_altered(RowsMisread)), in_sketch=True,
         ),
         Bug(
             "bonus-lost", "bonus token lost",
-            "When every drafted token is accepted, the target's own next token, computed in the same pass, is discarded.",
-            SPEED, _WHOLE, Parts(rule=_altered(BonusLost)), seed=True,
+            "If all drafted tokens are accepted, the bonus token, which the same pass computed, is discarded.",
+            SPEED, _SELF_DRAFT, Parts(rule=_altered(BonusLost)), in_sketch=True,
         ),
     )
 }  # fmt: skip
 
 
 def find(id: str) -> Bug:
-    """Return the bug of that id. Raises a `SettingsError` that lists them."""
+    """Return the bug with this id. Raises a `SettingsError` with all ids if there is none."""
     if id not in BUGS:
         raise SettingsError("bug", id, f"choose one of {', '.join(BUGS)}.")
     return BUGS[id]
 
 
 def catch(bug: Bug | None, test: str | None = None) -> Iterator[Finding]:
-    """Run the test that `bug` names with the bug switched on; without a bug every test, or `test` alone."""
+    """Run the test that `bug` names with the bug switched on. Without a bug, run all tests, or only `test`."""
     tests = [test] if test else [bug.test] if bug else list(CHECKS)
     for name in tests:
-        yield Finding(name, *CHECKS[name](bug.parts if bug else HONEST))
+        yield Finding(name, *CHECKS[name](bug.parts if bug else CORRECT))
 
 
 class BrokenLane(Lane):
-    """A lane with a bug in it."""
+    """A lane with a bug."""
 
     def __init__(self, bug: Bug, *arguments: Any):
         super().__init__(*arguments)
         self._bug = bug
         if not self.reports_drafts:
-            raise MethodError("method", self.method, "its loop is transformers' own; choose one of ours to break.")
+            raise MethodError(
+                "method", self.method, "transformers runs its own loop; choose a method that runs in our loop."
+            )
         self._rule, self._ends = bug.parts.rule(self.settings), bug.parts.ends(self._ends)
 
     def _fresh_target(self):
@@ -230,7 +235,7 @@ class BrokenLane(Lane):
 
 
 class BrokenRace(Race):
-    """A race whose drafting lanes have a bug in them; the naive lane is honest."""
+    """A race whose drafting lanes have a bug. The naive lane is correct."""
 
     def __init__(self, bug: Bug, *arguments: Any):
         self._bug = bug
@@ -245,9 +250,7 @@ class BrokenRace(Race):
 def race(
     models: Models, prompt: Any, bug: Bug, methods: Sequence[str] = ("naive", "draft"), **options: Any
 ) -> BrokenRace:
-    """Return `lookahead.race` with the bug switched on; a bug of the rejection rule needs `rule="rejection"`."""
+    """Return `lookahead.race` with the bug switched on. A bug of the rejection rule needs `rule="rejection"`."""
     if bug.rule and options.get("rule") != bug.rule:
-        raise SettingsError(
-            "rule", options.get("rule", "auto"), f'this bug is one of the "{bug.rule}" rule; choose it.'
-        )
+        raise SettingsError("rule", options.get("rule", "auto"), f'this bug needs the "{bug.rule}" rule; choose it.')
     return BrokenRace(bug, models, prompt, methods, options)

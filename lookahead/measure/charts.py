@@ -1,7 +1,7 @@
-"""The Lab's figures: claims and measurements, sweeps and theory, the cost of rows, dice, drafters that learn.
+"""Figures of the Lab: claims, sweeps, batches, pass costs, dice and training.
 
-A measured value is a solid mark with its extremes; claimed and computed values differ in dash, hatching and shape as well as in
-colour. The functions take results so far, so a figure can be drawn before a run ends.
+A measured value is a solid mark with error bars. Claimed and computed values differ in dash, hatching and shape, not only in
+colour. All functions accept partial results, so a figure can be drawn before a run ends.
 """
 
 import html
@@ -18,24 +18,28 @@ from ..trace.charts import SYMBOLS, Chart, tick_step
 from .decision import Level, crossing
 from .dice import Histogram, P
 from .experiments import EXPERIMENTS, Experiment, Result
-from .machine import Compared, PassParts
-from .sweeps import SEEN, Point, Sweep
+from .machine import Comparison, PassParts
+from .sweeps import LONG_K, Point, Sweep
 from .whatif import Outcome
 
 NOTHING = "Nothing has been measured yet."
-MOST_NATS = 9.0  # of a loss that is shown; word frequencies alone give about 6
+MOST_NATS = 9.0  # top of the loss axis; a unigram model has a loss of about 6 nats
 CLAIM, HERE = "claimed", "measured here"
 PART_HATCHES = ("", "/", "x", ".", "-")
 DOTTED, DASHED = "2px,3px", "7px,3px"
-ALPHAS, KS = tuple(i / 20 for i in range(21)), tuple(range(1, 17))  # acceptance and draft lengths of the surface
+ALPHAS, KS = (
+    tuple(i / 20 for i in range(21)),
+    tuple(range(1, 17)),
+)  # axes of the speedup surface: acceptance rates and draft lengths
 
 
 def expectations(
     results: Sequence[Result], elsewhere: tuple[Mapping[str, tuple[float, str]], str], dark: bool = False
 ) -> go.Figure:
-    """Draw every experiment's median speedup with its extremes, over the range that is claimed; naive is at 1.
+    """Draw each experiment's median speedup with its extremes, over the claimed range. Naive decoding is at 1.
 
-    A ring marks the arm that a claim without numbers is compared with. Medians of another machine (`published`) are hollow.
+    A ring marks the arm to compare with, for claims without numbers. `elsewhere` has the results of another machine, as
+    returned by `published`: they are hollow marks.
     """
     chart = Chart(dark, "speedup (times naive)")
     done = [result for result in results if result.measured.median is not None]
@@ -57,10 +61,10 @@ def expectations(
                 hovertemplate="%{customdata}: %{x:.2f}x<extra></extra>",
             )  # fmt: skip
 
-    beside = [(r.experiment, r.compared.median, r.compared.label) for r in done if r.compared and r.compared.median]
-    hollow("compared with", "circle-open", chart.ink["quiet"], beside)
-    known, machine = elsewhere
-    others = [(e, *known[e.title]) for e in EXPERIMENTS.values() if e.title in known]
+    references = [(r.experiment, r.compared.median, r.compared.label) for r in done if r.compared and r.compared.median]
+    hollow("compared with", "circle-open", chart.ink["quiet"], references)
+    by_title, machine = elsewhere
+    others = [(e, *by_title[e.title]) for e in EXPERIMENTS.values() if e.title in by_title]
     hollow(f"measured on<br>{html.escape(machine)}", "diamond-open", chart.ink["ink"], others)
     if done:
         arms, colour = [result.measured for result in done], chart.ink["lanes"][0]
@@ -76,24 +80,24 @@ def expectations(
     chart.figure.update_xaxes(range=[0, 1.1 * max([2.0, *highs])], ticksuffix="x")
     chart.figure.add_vline(x=1, line=_naive(chart))
     rows = {"range": [len(titles) - 0.5, -0.5], "categoryorder": "array", "categoryarray": [*titles.values()]}
-    chart.figure.update_yaxes(autorange=None, **rows)  # claims without a mark have rows too
+    chart.figure.update_yaxes(autorange=None, **rows)  # with a row for each claim, also without a result
     return chart.finish()
 
 
 def generations(result: Result | None, dark: bool = False) -> go.Figure:
-    """Draw tokens per pass, drafting cost and speedup of each drafter, the oldest first."""
-    chart = Chart(dark, "tokens, passes and times naive")
+    """Draw tokens per pass, draft cost and speedup of each drafter, the oldest first."""
+    chart = Chart(dark, "value (units in the legend)")
     arms = [arm for arm in reversed(result.arms) if arm.rows] if result else []
     if not arms:
         return chart.finish(NOTHING)
     kinds = (
         ("tokens per pass", [arm.mean("tokens_per_pass") for arm in arms], "", " tokens", 0),
-        ("draft cost (ordinary passes)", [arm.mean("draft_cost") for arm in arms], "/", " passes", 2),
+        ("draft cost (naive passes)", [arm.mean("draft_cost") for arm in arms], "/", " passes", 2),
         ("speedup", [arm.median for arm in arms], "x", "x", 1),
     )
-    for name, values, hatch, unit, look in kinds:
+    for name, values, hatch, unit, colour in kinds:
         chart.bars(
-            values, [html.escape(arm.label) for arm in arms], name, chart.ink["lanes"][look], hatch, cliponaxis=False,
+            values, [html.escape(arm.label) for arm in arms], name, chart.ink["lanes"][colour], hatch, cliponaxis=False,
             text=[f"{decimal(value)}{unit}" for value in values], textposition="outside",
             textfont={"color": chart.ink["ink"]}, hovertemplate=f"%{{y}}: %{{x:.2f}}{unit}",
         )  # fmt: skip
@@ -106,8 +110,8 @@ def generations(result: Result | None, dark: bool = False) -> go.Figure:
 def growing(
     losses: Sequence[tuple[float, float]], accepted: Sequence[tuple[float, float]], dark: bool = False
 ) -> go.Figure:
-    """Draw the measured tokens per pass and the loss of a drafter in training, over seconds of computing."""
-    chart = Chart(dark, "seconds of training", "tokens per pass")
+    """Draw the loss and the measured tokens per pass of a drafter over training time. Points are (seconds, value)."""
+    chart = Chart(dark, "training time (s)", "tokens per pass")
     if not losses:
         return chart.finish(NOTHING)
     hover = "loss %{y:.2f} at %{x:.0f} s"
@@ -126,30 +130,30 @@ def growing(
 
 
 def sweep(swept: Sweep, dark: bool = False) -> go.Figure:
-    """Draw the measured speedup at every point with its extremes, and the predictions."""
+    """Draw the measured speedup of each point with its extremes, and the predictions."""
     chart = Chart(dark, html.escape(swept.setting), "speedup (times naive)")
     points = swept.points
     if not points:
         return chart.finish(NOTHING)
     if forecasts := swept.forecasts:
-        ks, colour = [one.k for one in forecasts], chart.ink["lanes"][2]
-        if all(one.interval for one in forecasts):
-            lows, highs = zip(*(one.interval for one in forecasts), strict=True)
+        ks, colour = [forecast.k for forecast in forecasts], chart.ink["lanes"][2]
+        if all(forecast.interval for forecast in forecasts):
+            lows, highs = zip(*(forecast.interval for forecast in forecasts), strict=True)
             chart.line(
                 [*ks, *reversed(ks)], [*highs, *reversed(lows)], "", colour, width=0, fill="toself", opacity=0.15,
                 hoverinfo="skip", fillcolor=colour, showlegend=False,
             )  # fmt: skip
         chart.line(
-            ks, [one.speedup for one in forecasts], f"predicted from k = 1 and {SEEN}", colour, "10px,3px,2px,3px",
+            ks, [forecast.speedup for forecast in forecasts], f"predicted from k = 1 and {LONG_K}", colour, "10px,3px,2px,3px",
             hovertemplate="%{y:.2f}x",
         )  # fmt: skip
     for field, name, dash, colour in (
-        ("leviathan", "theory, verifying for nothing", DOTTED, 3),
-        ("priced", "theory, verifying as measured", DASHED, 1),
+        ("leviathan", "theory, free rows", DOTTED, 3),
+        ("priced", "theory, measured costs", DASHED, 1),
     ):
-        known = {point.x: y for point in points if (y := getattr(point, field)) is not None}
-        if known:
-            chart.line(known, known.values(), name, chart.ink["lanes"][colour], dash, hovertemplate="%{y:.2f}x")
+        predicted = {point.x: y for point in points if (y := getattr(point, field)) is not None}
+        if predicted:
+            chart.line(predicted, predicted.values(), name, chart.ink["lanes"][colour], dash, hovertemplate="%{y:.2f}x")
     if all(float(point.x).is_integer() for point in points):
         chart.figure.update_xaxes(dtick=tick_step(max(point.x for point in points)))
     chart.line(
@@ -161,39 +165,43 @@ def sweep(swept: Sweep, dark: bool = False) -> go.Figure:
 
 
 def load(levels: Sequence[Level], dark: bool = False, theory: Sequence[float] = ()) -> go.Figure:
-    """Draw the speedup over the number of texts written at once, with intervals and the number at which it stops paying.
+    """Draw the speedup with its intervals over the number of texts at once, and the number at which it falls below 1.
 
-    `theory` has the speedups if every text drafted as it does alone.
+    `theory` has the predicted speedups if every text drafts as it does in the smallest batch.
     """
-    chart = Chart(dark, "texts at once", "speedup (times without)")
-    known = [level for level in levels if level.speedup]
-    if not known:
+    chart = Chart(dark, "texts at once", "speedup (times without drafts)")
+    measured = [level for level in levels if level.speedup]
+    if not measured:
         return chart.finish(NOTHING)
     if theory:
-        sizes, name = [str(level.at_once) for level in levels], "theory, drafting as for one"
+        sizes, name = [str(level.at_once) for level in levels], "theory, drafting as for one text"
         chart.line(sizes, theory, name, chart.ink["lanes"][1], DASHED, hovertemplate="%{y:.2f}x")
-    between = [(level.interval or (level.speedup,) * 2, level.speedup) for level in known]
+    ranges = [(level.interval or (level.speedup,) * 2, level.speedup) for level in measured]
     chart.line(
-        [str(level.at_once) for level in known], [level.speedup for level in known], "measured, 90% interval", **_measured(chart),
-        error_y=_errors(((low, speedup, high) for (low, high), speedup in between), chart.ink["lanes"][0]),
+        [str(level.at_once) for level in measured], [level.speedup for level in measured], "measured, 90% interval",
+        **_measured(chart),
+        error_y=_errors(((low, speedup, high) for (low, high), speedup in ranges), chart.ink["lanes"][0]),
         hovertemplate="%{x} at once: %{y:.2f}x",
     )  # fmt: skip
     chart.figure.update_xaxes(type="category")
-    if end := crossing(known):
-        place = np.interp(log2(end), [log2(level.at_once) for level in known], range(len(known)))
+    if end := crossing(measured):
+        x = np.interp(log2(end), [log2(level.at_once) for level in measured], range(len(measured)))
         line = {"color": chart.ink["quiet"], "width": 1}
-        chart.figure.add_vline(x=float(place), line=line, annotation_text=f"off from {round(end)}")
+        chart.figure.add_vline(x=float(x), line=line, annotation_text=f"off from {round(end)} texts")
     return _against_naive(chart)
 
 
 def shared_pass(passes: Sequence[Sequence[tuple[int, int]]], number: int, dark: bool = False) -> go.Figure:
-    """Draw one pass of several texts, a bar each: its own row, the accepted and the other drafted rows."""
-    chart = Chart(dark, "rows of the pass", "text")
+    """Draw one pass of a batch, with a bar for each text: its root row, its accepted and its other drafted rows.
+
+    `passes` has (drafted, accepted) for each text; `number` counts from 1.
+    """
+    chart = Chart(dark, "rows in the pass", "text")
     if not passes:
         return chart.finish(NOTHING)
     texts = passes[min(number, len(passes)) - 1]
     for name, counts, colour, hatch in (
-        ("the text's own row", [1] * len(texts), chart.ink["naive"], ""),
+        ("root (the text's last token)", [1] * len(texts), chart.ink["naive"], ""),
         ("drafted, accepted", [accepted for _, accepted in texts], chart.ink["lanes"][0], ""),
         ("drafted, not accepted", [drafted - accepted for drafted, accepted in texts], chart.ink["quiet"], "/"),
     ):
@@ -206,15 +214,15 @@ def shared_pass(passes: Sequence[Sequence[tuple[int, int]]], number: int, dark: 
 
 
 def what_if(ks: Sequence[int], lines: Sequence[tuple[Outcome, Outcome]], k: int, dark: bool = False) -> go.Figure:
-    """Draw the predicted speedup of a lookup setting and of the oracle over the draft length; `k` is marked."""
+    """Draw the predicted speedups of a lookup setting and of the oracle over the draft length, with a line at `k`."""
     chart = Chart(dark, "draft length k", "predicted speedup (times naive)")
     if not lines:
         return chart.finish(NOTHING)
     colour = chart.ink["lanes"][0]
     settings, oracles = zip(*lines, strict=True)
-    for outcomes, look in ((oracles, (chart.ink["quiet"], DASHED, 1.5)), (settings, (colour, "solid", 2.5))):
+    for outcomes, style in ((oracles, (chart.ink["quiet"], DASHED, 1.5)), (settings, (colour, "solid", 2.5))):
         chart.line(
-            ks, [outcome.speedup for outcome in outcomes], html.escape(outcomes[0].method), *look, mode="lines+markers",
+            ks, [outcome.speedup for outcome in outcomes], html.escape(outcomes[0].method), *style, mode="lines+markers",
             marker={"size": 7}, customdata=[[outcome.tokens_per_pass, len(outcome.steps)] for outcome in outcomes],
             hovertemplate="k = %{x}: %{y:.2f}x, %{customdata[0]:.2f} tokens per pass in %{customdata[1]} passes",
         )  # fmt: skip
@@ -224,29 +232,30 @@ def what_if(ks: Sequence[int], lines: Sequence[tuple[Outcome, Outcome]], k: int,
 
 
 def speedup_surface(costs: PassCosts, points: Sequence[Point] = (), dark: bool = False) -> go.Figure:
-    """Draw the draft model's priced speedup as contours over draft length and acceptance, with the measured points.
+    """Draw the draft model's predicted speedup as contours over draft length and acceptance rate.
 
-    The thick contour is naive's speed. A point's text is the measured speedup.
+    The prediction uses the measured pass costs. The thick contour is at speedup 1. `points` are labelled with the measured
+    speedup.
     """
     chart = Chart(dark, "draft length k", "acceptance (% of tested tokens)")
     figure, ink = chart.figure, chart.ink
     speedups = [[costs.predict(alpha, k, "draft").speedup for k in KS] for alpha in ALPHAS]
-    of = {"x": KS, "y": [100 * alpha for alpha in ALPHAS], "z": speedups, "showscale": False}
+    surface = {"x": KS, "y": [100 * alpha for alpha in ALPHAS], "z": speedups, "showscale": False}
     figure.add_contour(
-        **of, name="theory, verifying as measured", colorscale=[[0, ink["field"]], [1, ink["lanes"][1]]], opacity=0.75,
+        **surface, name="theory, measured costs", colorscale=[[0, ink["field"]], [1, ink["lanes"][1]]], opacity=0.75,
         line={"color": ink["quiet"], "width": 1}, contours={"showlabels": True, "labelfont": {"color": ink["ink"], "size": 12}},
         hovertemplate="k = %{x}, %{y:.0f}% accepted: %{z:.2f}x<extra></extra>",
     )  # fmt: skip
     figure.add_contour(
-        **of, name="naive's speed", contours={"type": "constraint", "operation": "=", "value": 1.0},
+        **surface, name="naive speed", contours={"type": "constraint", "operation": "=", "value": 1.0},
         line={"color": ink["ink"], "width": 3}, hoverinfo="skip",
     )  # fmt: skip
-    known = [point for point in points if point.acceptance is not None]
-    if known:
+    drafting = [point for point in points if point.acceptance is not None]
+    if drafting:
         figure.add_scatter(
-            x=[point.x for point in known], y=[100 * point.acceptance for point in known], name=HERE,
-            mode="markers+text", text=[f"<b>{ratio(point.arm.median)}</b>" for point in known], textposition="top center",
-            textfont={"color": ink["ink"]}, customdata=[_hover(point) for point in known],
+            x=[point.x for point in drafting], y=[100 * point.acceptance for point in drafting], name=HERE,
+            mode="markers+text", text=[f"<b>{ratio(point.arm.median)}</b>" for point in drafting],
+            textposition="top center", textfont={"color": ink["ink"]}, customdata=[_hover(point) for point in drafting],
             marker={"symbol": "diamond", "size": 12, "color": ink["lanes"][2], "line": {"width": 1, "color": ink["ink"]}},
             hovertemplate="%{customdata}<extra></extra>",
         )  # fmt: skip
@@ -256,9 +265,9 @@ def speedup_surface(costs: PassCosts, points: Sequence[Point] = (), dark: bool =
 
 
 def cost_curve(curve: CostCurve, dark: bool = False) -> go.Figure:
-    """Draw the cost of a pass in one-row passes over its rows, with two lines: free rows, and rows at full cost."""
+    """Draw the cost of a pass over its rows, in one-row passes, with two reference lines: free rows, and rows at full cost."""
     chart, rows = Chart(dark, "rows in a pass", "cost (one-row passes)"), curve.rows
-    for name, costs, dash in (("rows for nothing", [1] * len(rows), DOTTED), ("rows at full price", rows, DASHED)):
+    for name, costs, dash in (("free rows", [1] * len(rows), DOTTED), ("rows at full cost", rows, DASHED)):
         chart.line(rows, costs, name, chart.ink["quiet"], dash, 1.5, hoverinfo="skip")
     chart.line(
         rows, [curve.ratio(n) for n in rows], HERE, **_measured(chart), customdata=[1e3 * s for s in curve.seconds],
@@ -267,37 +276,37 @@ def cost_curve(curve: CostCurve, dark: bool = False) -> go.Figure:
     return _by_rows(chart, rows)
 
 
-def formats(compared: Compared, dark: bool = False) -> go.Figure:
-    """Draw the seconds of a pass over its rows for every number format (dash) and thread count (colour).
+def formats(comparison: Comparison, dark: bool = False) -> go.Figure:
+    """Draw the time of a pass over its rows for each number format (dash) and thread count (colour).
 
-    The format and thread count in use have the thick line.
+    The combination in use has a thick line.
     """
-    chart = Chart(dark, "rows in a pass", "a pass (ms)")
-    used, counts = compared.in_use, sorted({one.threads or 0 for one in compared.passes})
-    counts.sort(key=lambda n: n != (used.threads or 0))  # the one in use has the first look
-    for one in compared.measured:
-        look, other = counts.index(one.threads or 0), one.dtype != used.dtype
+    chart = Chart(dark, "rows in a pass", "time of a pass (ms)")
+    used, counts = comparison.in_use, sorted({c.threads or 0 for c in comparison.combinations})
+    counts.sort(key=lambda n: n != (used.threads or 0))  # the count in use has the first colour
+    for c in comparison.measured:
+        style, other = counts.index(c.threads or 0), c.dtype != used.dtype
         chart.line(
-            one.rows, [1e3 * s for s in one.pass_s], one.name + (", in use" if one.in_use else ""), chart.ink["lanes"][look],
-            DASHED if other else "solid", 3.5 if one.in_use else 1.5, mode="lines+markers",
-            marker={"symbol": SYMBOLS[look] + ("-open" if other else ""), "size": 10 if one.in_use else 8},
-            customdata=[s / one.pass_s[0] for s in one.pass_s],
+            c.rows, [1e3 * s for s in c.pass_s], c.name + (", in use" if c.in_use else ""), chart.ink["lanes"][style],
+            DASHED if other else "solid", 3.5 if c.in_use else 1.5, mode="lines+markers",
+            marker={"symbol": SYMBOLS[style] + ("-open" if other else ""), "size": 10 if c.in_use else 8},
+            customdata=[s / c.pass_s[0] for s in c.pass_s],
             hovertemplate="%{x} rows: %{y:.3g} ms, %{customdata:.2f} one-row passes",
         )  # fmt: skip
     return _by_rows(chart, used.rows)
 
 
 def pass_parts(models: Sequence[PassParts], dark: bool = False) -> go.Figure:
-    """Draw the parts of each model's one-row pass, in units of the time in which memory delivers its weights."""
-    chart = Chart(dark, "times as long as reading the weights")
+    """Draw the parts of each model's one-row pass. The unit is the time to read the model's weights from memory."""
+    chart = Chart(dark, "time / time to read the weights")
     if not models:
         return chart.finish(NOTHING)
     inks = (chart.ink["quiet"], *chart.ink["lanes"])
-    for number, name in enumerate(dict.fromkeys(name for one in models for name in one.segments)):
-        has = [one for one in models if name in one.segments]
+    for number, name in enumerate(dict.fromkeys(name for model in models for name in model.segments)):
+        bars = [model for model in models if name in model.segments]
         chart.bars(
-            [one.segments[name] / one.limit_s for one in has], [one.role for one in has], name, inks[number],
-            PART_HATCHES[number], width=0.5, customdata=[1e3 * one.segments[name] for one in has],
+            [model.segments[name] / model.limit_s for model in bars], [model.role for model in bars], name, inks[number],
+            PART_HATCHES[number], width=0.5, customdata=[1e3 * model.segments[name] for model in bars],
             hovertemplate="%{customdata:.3g} ms",
         )  # fmt: skip
     chart.horizontal_bars(120 + 56 * len(models))
@@ -305,15 +314,15 @@ def pass_parts(models: Sequence[PassParts], dark: bool = False) -> go.Figure:
     return chart.finish()
 
 
-def dice(thrown: Histogram, dark: bool = False) -> go.Figure:
-    """Draw how often each token was written, with the target's distribution."""
-    chart, hover = Chart(dark, "token", "share of the throws (%)"), "token %{x}: %{y:.1f}% expected<extra></extra>"
+def dice(histogram: Histogram, dark: bool = False) -> go.Figure:
+    """Draw the share of each token in the throws, and the target's distribution."""
+    chart, hover = Chart(dark, "token", "share of throws (%)"), "token %{x}: %{y:.1f}% expected<extra></extra>"
     expected = [100 * share for share in P]
     chart.bars(range(len(P)), expected, "the target's p", "", marker=_hatched(chart), hovertemplate=hover)
-    if thrown.throws:
+    if throws := histogram.throws:
         chart.bars(
-            range(len(P)), [100 * s / thrown.throws for s in thrown.seen], f"fallen in {count(thrown.throws)} throws",
-            chart.ink["lanes"][0], customdata=thrown.seen, hovertemplate="token %{x}: %{customdata} times, %{y:.1f}%<extra></extra>",
+            range(len(P)), [100 * n / throws for n in histogram.counts], f"observed in {count(throws)} throws",
+            chart.ink["lanes"][0], customdata=histogram.counts, hovertemplate="token %{x}: %{customdata} times, %{y:.1f}%<extra></extra>",
         )  # fmt: skip
     chart.figure.update_xaxes(dtick=1, showgrid=False)
     return chart.finish()
@@ -324,10 +333,10 @@ def _naive(chart: Chart) -> dict[str, Any]:
 
 
 def _errors(values: Iterable[tuple[float, float, float]], colour: str) -> dict[str, Any]:
-    """Return error bars for triples of a lower value, a value and a higher one."""
-    lows, middles, highs = np.array([*values]).T
+    """Return error bars for triples (low, value, high)."""
+    lows, centers, highs = np.array([*values]).T
     return {
-        "type": "data", "symmetric": False, "array": highs - middles, "arrayminus": middles - lows, "color": colour,
+        "type": "data", "symmetric": False, "array": highs - centers, "arrayminus": centers - lows, "color": colour,
         "thickness": 1.5, "width": 5,
     }  # fmt: skip
 
@@ -343,14 +352,14 @@ def _hatched(chart: Chart) -> dict[str, Any]:
 
 
 def _against_naive(chart: Chart) -> go.Figure:
-    """Finish the figure with an axis of speedups, and a line at 1."""
+    """Finish a figure whose y axis is a speedup, with a line at 1."""
     chart.figure.update_yaxes(rangemode="tozero", ticksuffix="x")
     chart.figure.add_hline(y=1, line=_naive(chart))
     return chart.finish()
 
 
 def _by_rows(chart: Chart, rows: Sequence[int]) -> go.Figure:
-    """Finish the figure with logarithmic axes, the first of `rows`."""
+    """Finish a figure with logarithmic axes and ticks at `rows`."""
     chart.figure.update_xaxes(type="log", tickvals=list(rows))
     chart.figure.update_yaxes(type="log", tickvals=[m * 10.0**e for e in range(-3, 6) for m in (1, 2, 5)])
     return chart.finish(*[] if chart.figure.data else [NOTHING])

@@ -1,6 +1,6 @@
-"""Four tests that any verifying loop must pass: the real loop, rules and drafters over models without weights.
+"""Four tests that every correct decoding loop passes. They run the real loop, rules and drafters with table models.
 
-`Parts` are the pieces of a run. The engine's own pass every test, and a bug is one piece replaced.
+`Parts` are the components of a run. The engine's components pass every test. A bug replaces one component.
 """
 
 import random
@@ -20,26 +20,26 @@ from ..engine.fixed_length import FixedLength
 from ..trace.agreement import first_difference
 from . import dice
 
-ODDS = 1e-4  # the chance that a correct rule fails
+ODDS = 1e-4  # the probability that a correct rule fails
 K, PROMPT, LENGTH = 4, (1, 2, 3), 40
-MISS = 0.3
+MISS = 0.3  # the probability that a row of the draft table differs from the target's
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The pieces of a run, each possibly altered: a rule made from settings, the target and the ends."""
+    """The components of a run: functions that return the rule for settings, the target and the end conditions."""
 
     rule: Callable[[Settings], Rule] = rule_for
     target: Callable[[Any], Any] = lambda target: target
     ends: Callable[[Ends], Ends] = lambda ends: ends
 
 
-HONEST = Parts()
+CORRECT = Parts()
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Whether a test passed, and a sentence on what it measured."""
+    """The result of a test, with a sentence that reports the measurement."""
 
     test: str
     passed: bool
@@ -47,7 +47,7 @@ class Finding:
 
 
 class _Near(TableLM):
-    """A draft that has most of the target's table."""
+    """A draft model that shares most of the target's table."""
 
     def logits_after(self, sequence):
         missed = random.Random(f"miss:{list(sequence[-self.order :])}").random() < MISS
@@ -68,59 +68,58 @@ def _steps(parts: Parts, method: str, settings: Settings, draft: TableLM, eos: S
     return loop(Request(parts.target(TARGET.fresh()), drafter, FixedLength(K), rule, PROMPT, ends, details=False))
 
 
-def every_method_writes_what_naive_writes(parts: Parts) -> tuple[bool, str]:
-    """Greedily and with shared noise, a drafting run must print naive's ids."""
+def every_method_writes_the_same_text_as_naive(parts: Parts) -> tuple[bool, str]:
+    """Under the greedy and the coupled rule, every method must write the same token ids as naive decoding."""
     compared = 0
     for settings in (Settings(max_new_tokens=LENGTH), Settings(max_new_tokens=LENGTH, temperature=0.8)):
-        naive = _ids(HONEST, "naive", settings, NEAR)
+        naive = _ids(CORRECT, "naive", settings, NEAR)
         for method in ("draft", "ngram"):
             ids = _ids(parts, method, settings, NEAR)
             compared += len(naive)
             at = first_difference(ids, naive)
             if at is not None:
-                difference = f"it wrote {len(ids)} tokens, naive {len(naive)}"
+                difference = f"it wrote {len(ids)} tokens, naive decoding {len(naive)}"
                 if at < min(len(ids), len(naive)):
-                    difference = f"at token {at + 1} it wrote number {ids[at]} of the vocabulary where naive wrote number {naive[at]}"
+                    difference = f"token {at + 1} has id {ids[at]}, with naive decoding id {naive[at]}"
                 return False, f"{method}, {settings.acceptance} rule: {difference}."
-    return True, f"{compared} tokens compared with naive's, all the same."
+    return True, f"{compared} tokens are the same as with naive decoding."
 
 
-def eos_inside_an_accepted_run_ends_the_text_there(parts: Parts) -> tuple[bool, str]:
-    """A perfect draft runs past every end; no token after the end may be written."""
+def eos_inside_an_accepted_run_ends_the_text(parts: Parts) -> tuple[bool, str]:
+    """A perfect draft continues after the EOS token. No token after EOS may be written."""
     settings = Settings(max_new_tokens=LENGTH)
-    whole = _ids(HONEST, "naive", settings, TARGET)
-    ends = dict.fromkeys(whole[1:])
-    for token in ends:
-        right = whole[: whole.index(token) + 1]
-        ids = _ids(parts, "draft", settings, TARGET, [token])
-        if ids != right:
-            return False, f"the end came as token {len(right)}, and {len(ids)} tokens were written."
-    return True, f"{len(ends)} ends tried, nothing was written after any."
+    full = _ids(CORRECT, "naive", settings, TARGET)
+    eos_tokens = dict.fromkeys(full[1:])
+    for eos in eos_tokens:
+        expected = full[: full.index(eos) + 1]
+        ids = _ids(parts, "draft", settings, TARGET, [eos])
+        if ids != expected:
+            return False, f"EOS was token {len(expected)}, but {len(ids)} tokens were written."
+    return True, f"{len(eos_tokens)} EOS tokens tested; no token was written after EOS."
 
 
-def self_drafting_is_accepted_whole(parts: Parts) -> tuple[bool, str]:
-    """With the target as its own draft, every pass must write all drafted tokens and one more."""
+def self_drafting_is_fully_accepted(parts: Parts) -> tuple[bool, str]:
+    """If the target is also the draft model, every pass must write all drafted tokens and the bonus."""
     settings = Settings(max_new_tokens=10 * (K + 1))
     steps = [step for step in _steps(parts, "draft", settings, TARGET) if step.kind == "verify"]
     written = sum(len(step.emitted) for step in steps)
-    seen = f"{written} tokens in {len(steps)} passes with {K} drafted in each: {decimal(written / len(steps))} a pass"
-    return all(len(step.emitted) == K + 1 for step in steps), f"{seen}, {K + 1} are possible."
+    rate = f"{written} tokens in {len(steps)} passes, each with {K} drafted: {decimal(written / len(steps))} per pass"
+    return all(len(step.emitted) == K + 1 for step in steps), f"{rate}; {K + 1} are possible."
 
 
-def texts_follow_the_targets_distribution(parts: Parts) -> tuple[bool, str]:
-    """Tokens that the rejection rule writes must have the target's distribution."""
+def samples_follow_the_target_distribution(parts: Parts) -> tuple[bool, str]:
+    """Tokens written under the rejection rule must have the target's distribution."""
     *_, last = dice.throw(rule=parts.rule)
-    statistic = f"after {count(last.throws)} throws chi-square is {decimal(last.chi_square)} with {dice.FREEDOM} degrees of freedom"
-    chance = f"chance alone gives as much in {significant(last.p_value, 2)} of all cases"
-    return last.p_value > ODDS, f"{statistic}: {chance}."
+    statistic = f"after {count(last.throws)} throws, chi-square is {decimal(last.chi_square)} with {dice.FREEDOM} degrees of freedom"
+    return last.p_value > ODDS, f"{statistic}: p-value {significant(last.p_value, 2)}."
 
 
-CHECKS: dict[str, Callable[[Parts], tuple[bool, str]]] = {  # each returns the last two fields of its `Finding`
+CHECKS: dict[str, Callable[[Parts], tuple[bool, str]]] = {  # each returns `passed` and `sentence` of its `Finding`
     check.__name__: check
     for check in (
-        every_method_writes_what_naive_writes,
-        eos_inside_an_accepted_run_ends_the_text_there,
-        self_drafting_is_accepted_whole,
-        texts_follow_the_targets_distribution,
+        every_method_writes_the_same_text_as_naive,
+        eos_inside_an_accepted_run_ends_the_text,
+        self_drafting_is_fully_accepted,
+        samples_follow_the_target_distribution,
     )
 }

@@ -1,6 +1,6 @@
-"""The commands that measure: `run`, `bench`, `batch`, `decide`, `lab`, `calibrate` and `record`.
+"""The commands `run`, `bench`, `batch`, `decide`, `lab`, `calibrate` and `record`.
 
-`__main__` parses their arguments. Everything in the arguments is checked before models are loaded.
+`__main__` parses their arguments. Each command checks its arguments before it loads models.
 """
 
 import json
@@ -29,7 +29,7 @@ MOST_LEVELS = 16
 
 
 def run(arguments: Namespace) -> None:
-    """Write one text, and naive's too with `--race`."""
+    """Write one text. With `--race`, also write it with naive decoding."""
     options = {**_settings(arguments), **read_options(arguments.option)}
     method_class(arguments.method)
     Settings(**{name: value for name, value in options.items() if name in Settings.names()})
@@ -44,18 +44,19 @@ def run(arguments: Namespace) -> None:
 
 
 def bench(arguments: Namespace, rivals: Callable[..., list[methods_on_prompts.Rival]]) -> None:
-    """Every method on every prompt. `rivals` makes other engines of a family, programs and a folder for files."""
-    given = [m for group in (arguments.methods or "").split() for m in ([group] if ":" in group else group.split(","))]
-    given, further = [*filter(None, given)], [*methods_on_prompts.PEERS] if arguments.peers else []
+    """Measure each method on each prompt. `rivals` returns the other engines for a family, programs and a folder for files."""
+    groups = (arguments.methods or "").split()
+    chosen = [method for group in groups for method in ([group] if ":" in group else group.split(",")) if method]
+    extra = [*methods_on_prompts.PEERS] if arguments.peers else []
     if arguments.fixed:
-        further += [f"{method}:k={k}" for method in arguments.fixed.split(",") for k in methods_on_prompts.FIXED]
-    for method in (*given, *further):
+        extra += [f"{method}:k={k}" for method in arguments.fixed.split(",") for k in methods_on_prompts.FIXED]
+    for method in (*chosen, *extra):
         read_entry(method)
     options, prompts = _measuring(arguments), _prompts(arguments)
     name = "bench" if arguments.models == USUAL else f"bench {arguments.models}"
     _check_update(arguments, name)
     models = _load(arguments)
-    methods = [*(given or methods_for(models)), *further]
+    methods = [*(chosen or methods_for(models)), *extra]
     with TemporaryDirectory() as folder:
         others = rivals(models, arguments.vllm, arguments.llama_server, Path(folder))
         report = terminal.measured(
@@ -66,7 +67,7 @@ def bench(arguments: Namespace, rivals: Callable[..., list[methods_on_prompts.Ri
 
 
 def batch(arguments: Namespace) -> None:
-    """Batches of several sizes, and up to which size drafting pays."""
+    """Measure batches of several sizes, and report up to which size drafting pays."""
     methods = [read_entry(method).label for method in filter(None, arguments.methods.split(","))]
     sizes = read_levels("texts", arguments.texts, batches.MOST_TEXTS)
     whole_number("repeat", arguments.repeat, 1, 1000)
@@ -83,7 +84,7 @@ def batch(arguments: Namespace) -> None:
 
 
 def decide(arguments: Namespace, measuring: Callable[..., Iterator[Progress | None]] | None = None) -> None:
-    """Measure until the seconds are spent, and answer. `measuring` measures two servers instead."""
+    """Measure within the time budget, and report whether to turn it on. `measuring` measures two servers instead."""
     options, prompts = _measuring(arguments), _prompts(arguments)
     for path in filter(None, (arguments.markdown, arguments.csv)):
         tables.writable(path)
@@ -110,7 +111,7 @@ def lab(arguments: Namespace) -> None:
         if arguments.json:
             print(json.dumps(listed))
         else:
-            rows = [[one["id"], one["claim"], "\n".join(one["runs"])] for one in listed]
+            rows = [[entry["id"], entry["claim"], "\n".join(entry["runs"])] for entry in listed]
             terminal.show_table(["name", "claim", "runs"], rows)
         return
     chosen = experiments.choose(arguments.experiment)
@@ -123,17 +124,18 @@ def lab(arguments: Namespace) -> None:
     for experiment in chosen:
         missing = experiment.missing(models) if arguments.experiment == "all" else []
         if missing:
-            words = f"lookahead: {experiment.id} left out: {models.spec} has no {' and no '.join(missing)}"
-            print(words, file=sys.stderr)
+            message = f"lookahead: skipped {experiment.id}, because {models.spec} has no {' and no '.join(missing)}"
+            print(message, file=sys.stderr)
         else:
             results.append(terminal.measured(experiment.run(models, arguments.repeat, **caps)))
     report = experiments.document(models, results, arguments.repeat)
-    shown, whys = experiments.tables(report), [f"{one['title']}: {one['why']}\n" for one in report["experiments"]]
-    _finish(arguments, report, lambda: terminal.show_report(report, shown, whys), "lab", shown)
+    shown = experiments.tables(report)
+    reasons = [f"{experiment['title']}: {experiment['why']}\n" for experiment in report["experiments"]]
+    _finish(arguments, report, lambda: terminal.show_report(report, shown, reasons), "lab", shown)
 
 
 def calibrate(arguments: Namespace) -> None:
-    """What passes cost on this machine, and how exact they are."""
+    """Report the cost and the exactness of passes on this machine."""
     models = _load(arguments)
     curve, probe = models.costs.target, models.probe
     report = {
@@ -157,11 +159,13 @@ def calibrate(arguments: Namespace) -> None:
         probe.sentence,
     ]
     rows = [[str(line["rows"]), seconds(line["seconds"]), decimal(line["ratio"])] for line in report["pass"]]
-    _finish(arguments, report, lambda: terminal.show_table(["rows", "a pass", "in one-row passes"], rows, before))
+    _finish(
+        arguments, report, lambda: terminal.show_table(["rows", "time per pass", "cost (one-row passes)"], rows, before)
+    )
 
 
 def record(arguments: Namespace) -> None:
-    """Race scenarios and keep the recordings."""
+    """Race scenarios and store the recordings."""
     scenarios = recordings.choose(arguments.only, arguments.models)
     folder = arguments.out or recordings.FOLDER
     for path in terminal.measured(recordings.write(hub.load(arguments.models), folder, scenarios)):
@@ -169,7 +173,7 @@ def record(arguments: Namespace) -> None:
 
 
 def read_levels(name: str, text: str, most: int) -> list[int]:
-    """Rising numbers of texts at once, from "1,4,16". Raises `SettingsError` for the setting `name`."""
+    """Parse numbers of texts at once, such as "1,4,16", and sort them. Raises `SettingsError` for the setting `name`."""
     try:
         levels = sorted({int(part) for part in text.split(",")})
     except ValueError:
@@ -193,13 +197,13 @@ def _load(arguments: Namespace) -> Models:
 
 
 def _settings(arguments: Namespace) -> dict[str, Any]:
-    """Return the decoding settings that were given."""
-    given = {name: getattr(arguments, name, None) for name in Settings.names()}
-    return {name: value for name, value in given.items() if value is not None}
+    """Return the decoding settings that the arguments have."""
+    values = {name: getattr(arguments, name, None) for name in Settings.names()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _measuring(arguments: Namespace) -> dict[str, Any]:
-    """Return the settings without `chat`, which is a property of each prompt. Raises `SettingsError`."""
+    """Return the settings without `chat`, which each prompt sets. Raises `SettingsError`."""
     options = {name: value for name, value in _settings(arguments).items() if name != "chat"}
     Settings(**options)
     return options
@@ -210,7 +214,7 @@ def _prompts(arguments: Namespace) -> list[Question]:
 
 
 def _check_update(arguments: Namespace, name: str) -> None:
-    """Raise `SettingsError` if the file of `--update` does not have the markers."""
+    """Raise `SettingsError` if the `--update` file does not have the markers."""
     if arguments.update:
         tables.split(arguments.update, name)
 
@@ -219,9 +223,9 @@ def _finish(
     arguments: Namespace, report: dict[str, Any], show: Callable[[], None], name: str = "",
     shown: Sequence[tables.Table] = (),
 ) -> None:  # fmt: skip
-    """Print a report, as JSON or with `show`, and write its tables between the markers `name` of the file of `--update`."""
+    """Print a report as JSON or with `show`, and write its tables between the markers `name` of the `--update` file."""
     if shown and arguments.update:
-        tables.replace_between(arguments.update, name, tables.of_report(report, shown))
+        tables.replace_between(arguments.update, name, tables.report_markdown(report, shown))
     if arguments.json:
         print(json.dumps(report))
     else:

@@ -1,6 +1,6 @@
-"""Well-known claims about speculative decoding, measured here: the table of speedups and the list of when it helps.
+"""Experiments that test common claims about speculative decoding: a table of speedups, and lists of when it helps.
 
-The first arm of an experiment is the claim's; the others are compared with it.
+The first arm of an experiment tests the claim. The other arms are for comparison.
 """
 
 import re
@@ -27,15 +27,15 @@ NEWER = "generations of drafters"
 SHORT, LONG = 12, 192  # tokens
 K = 4
 BATCHES = (1, 4, 16, 64)  # texts at once
-CLAIMED, NOT, UNSURE = "as claimed", "not as claimed", "no sure difference"
+CLAIMED, NOT, UNSURE = "as claimed", "not as claimed", "inconclusive"
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
     """A claim of the list `group`, and the runs that test it.
 
-    `low` and `high` are the claimed speedups, None if the claim has no numbers. With `batches`, so many texts at once are
-    measured too, by the first plan's method.
+    `low` and `high` are the claimed speedups, None if the claim has no numbers. `batches` are batch sizes, which are measured
+    with the first plan's method.
     """
 
     id: str
@@ -49,7 +49,7 @@ class Experiment:
 
     @property
     def claimed(self) -> str:
-        """The claim as it is shown with its title."""
+        """The claim in the form that follows its title."""
         if self.group in (TABLE, NEWER):
             return self.claim
         why = re.search(r"\((.*?)\)", self.claim)
@@ -60,7 +60,7 @@ class Experiment:
         return {**fields, "runs": [f"{plan.method}: {plan.label}" for plan in self.plans]}
 
     def missing(self, models: Models) -> list[str]:
-        """Return the draft models and trained heads that it needs and this family does not have."""
+        """Return the draft models and trained heads that the experiment needs and the family does not have."""
         entries = [read_entry(plan.method) for plan in self.plans]
         needed = {entry.options.get("draft", needed_by(entry.method)) for entry in entries}
         return sorted(needed - {None, *models.drafts, *models.heads})
@@ -68,25 +68,28 @@ class Experiment:
     def run(
         self, models: Models, repeats: int = 3, *, prompts: int | None = None, tokens: int | None = None
     ) -> Iterator[Progress | None]:
-        """Measure it; yields the `Result` so far, and None while nothing is new.
+        """Run the experiment; yields the `Result` so far, and None after runs without a new result.
 
-        `prompts` and `tokens` cap the prompts of an arm and the length of their texts.
+        `prompts` limits the number of prompts of an arm, `tokens` the length of their texts.
         """
         result = Result(self, tuple(plan.arm(()) for plan in self.plans))
         arms, done = [(plan.method, plan.questions(prompts, tokens)) for plan in self.plans], 0
-        for now in measure(models, arms, repeats):
-            if now:
-                known = (plan.arm(taken) for plan, taken in zip(self.plans, now.result, strict=True))
-                result, done = replace(result, arms=tuple(known)), now.done
-            yield now and replace(now, result=result)
-        for now in batches.measure(models, arms[0][1], [arms[0][0]], self.batches) if self.batches else ():
-            levels = levels_of(now.result["rows"]) if now else ()
-            yield now and Progress(done + now.done, done + now.total, now.text, replace(result, batches=tuple(levels)))
+        for update in measure(models, arms, repeats):
+            if update:
+                measured = (plan.arm(taken) for plan, taken in zip(self.plans, update.result, strict=True))
+                result, done = replace(result, arms=tuple(measured)), update.done
+            yield update and replace(update, result=result)
+        for update in batches.measure(models, arms[0][1], [arms[0][0]], self.batches) if self.batches else ():
+            if update is None:
+                yield None
+                continue
+            levels = tuple(levels_of(update.result["rows"]))
+            yield Progress(done + update.done, done + update.total, update.text, replace(result, batches=levels))
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The measurements of an experiment so far. The first arm is the claim's."""
+    """The measurements of an experiment so far. The first arm tests the claim."""
 
     experiment: Experiment
     arms: tuple[Arm, ...]
@@ -94,7 +97,7 @@ class Result:
 
     @property
     def measured(self) -> Arm:
-        """The claim's arm: the first, or the largest batch if the claim is about batches."""
+        """The arm that tests the claim: the first, or the largest batch if the claim is about batches."""
         method = self.arms[0].method
         if not self.experiment.batches:
             return self.arms[0]
@@ -105,19 +108,19 @@ class Result:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The measured median's 90% interval, over prompts or batches; None for fewer than two."""
+        """The 90% interval of the measured median, over prompts or groups of prompts; None for fewer than two."""
         return self.batches[-1].interval if self.batches else self.measured.interval
 
     @property
     def compared(self) -> Arm | None:
-        """The arm that a claim without numbers is compared with."""
+        """The arm for comparison, if the claim has no numbers."""
         if self.experiment.batches:
             return self.arms[0]
         return self.arms[1] if self.experiment.low is None and len(self.arms) > 1 else None
 
     @property
     def outcome(self) -> str:
-        """`CLAIMED` or `NOT` if the 90% interval decides, else `UNSURE`; "" before it is measured."""
+        """`CLAIMED` or `NOT` if the 90% interval decides, else `UNSURE`; "" before the measurement."""
         e = self.experiment
         if self.measured.median is None or (self.compared and self.compared.median is None):
             return ""
@@ -133,7 +136,7 @@ class Result:
             sentences.append(difference(self.measured, self.compared))
         if self.batches:
             texts = self.batches[-1].at_once
-            rows = f"{K} drafted tokens each make a pass of {texts * (1 + K)} rows instead of {texts}"
+            rows = f"a pass with {K} drafted tokens per text has {texts * (1 + K)} rows instead of {texts}"
             sentences.append(f"With {counted(texts, 'text')} at once, {rows}. {texts_at_once(self.batches)}")
         return " ".join(sentences)
 
@@ -161,22 +164,25 @@ def _decided(interval: tuple[float, float] | None, low: float, high: float) -> s
 
 
 def _ratio_interval(result: Result) -> tuple[float, float] | None:
-    """Return the 90% interval of the ratio of both arms: of common prompts, else the widest that their intervals allow."""
-    one, other = result.measured, result.compared
-    others = {row.question: row.speedup for row in other.rows}
-    ratios = [row.speedup / others[row.question] for row in one.rows if row.question in others]
+    """Return the 90% interval of the speedup ratio of both arms.
+
+    It is the median over common prompts. Without common prompts, it is the widest interval that the arms' intervals allow.
+    """
+    arm, reference = result.measured, result.compared
+    speedups = {row.question: row.speedup for row in reference.rows}
+    ratios = [row.speedup / speedups[row.question] for row in arm.rows if row.question in speedups]
     paired = interval(ratios, statistics.median)
-    if paired or not result.interval or not other.interval:
+    if paired or not result.interval or not reference.interval:
         return paired
-    return result.interval[0] / other.interval[1], result.interval[1] / other.interval[0]
+    return result.interval[0] / reference.interval[1], result.interval[1] / reference.interval[0]
 
 
 def document(models: Models, results: Sequence[Result], repeat: int) -> dict[str, Any]:
-    """Return results as plain data, with what they were measured on: what `lab --json` prints."""
+    """Return results as plain data, with the machine and the models: the document of `lab --json`."""
     return {
         **measured_on(models),
         "options": {"repeat": repeat},
-        "note": "speedups over naive decoding, prefill excluded on both sides; the median prompt, and the extremes of all prompts and repetitions",
+        "note": "speedups over naive decoding, without prefill on both sides; medians over prompts; extremes over all prompts and repetitions",
         "experiments": [result.document() for result in results],
     }
 
@@ -184,20 +190,21 @@ def document(models: Models, results: Sequence[Result], repeat: int) -> dict[str
 def tables(report: Mapping[str, Any]) -> list[Table]:
     """Return a table for each list of claims."""
     groups: dict[str, list[list[str]]] = {}
-    for one in report["experiments"]:
-        groups.setdefault(one["group"], []).append(_cells(one))
-    heads = ["claimed", "measured here", "90% interval", "lowest to highest", "compared with", ""]
+    for experiment in report["experiments"]:
+        groups.setdefault(experiment["group"], []).append(_cells(experiment))
+    heads = ["claimed", "measured here", "90% interval", "lowest to highest", "compared with", "result"]
     return [([group, *heads], rows) for group, rows in groups.items()]
 
 
-def _cells(one: Mapping[str, Any]) -> list[str]:
-    if one["median"] is None:
-        return [one["title"], one["claimed"], "not measured", "", "", "", ""]
-    compared = one["compared"]
+def _cells(experiment: Mapping[str, Any]) -> list[str]:
+    if experiment["median"] is None:
+        return [experiment["title"], experiment["claimed"], "not measured", "", "", "", ""]
+    compared = experiment["compared"]
     return [
-        one["title"], one["claimed"], f"{one['measured']}: {ratio(one['median'])}",
-        ranged(one["interval"]), f"{ratio(one['low'])} to {ratio(one['high'])}",
-        f"{compared['label']}: {ratio(compared['median'])}" if compared and compared["median"] else "", one["outcome"],
+        experiment["title"], experiment["claimed"], f"{experiment['measured']}: {ratio(experiment['median'])}",
+        ranged(experiment["interval"]), f"{ratio(experiment['low'])} to {ratio(experiment['high'])}",
+        f"{compared['label']}: {ratio(compared['median'])}" if compared and compared["median"] else "",
+        experiment["outcome"],
     ]  # fmt: skip
 
 
@@ -210,7 +217,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     e.id: e
     for e in (
         Experiment(
-            "good-match", "Good draft model match", TABLE, "2-3×", (Plan("stories, the small model's own ground", "draft"),),
+            "good-match", "Good draft model match", TABLE, "2-3×", (Plan("stories, the draft model's domain", "draft"),),
             2.0, 3.0,
         ),
         Experiment(
@@ -218,7 +225,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "repetitive", "Repetitive content", TABLE, "3-5× (n-gram)",
-            (Plan("records, JSON and copying, n-gram", "ngram", ("repetitive",)), Plan("the same, suffix automaton", "suffix", ("repetitive",))),
+            (Plan("records, JSON and copying, n-gram", "ngram", ("repetitive",)), Plan("the same prompts, suffix automaton", "suffix", ("repetitive",))),
             3.0, 5.0,
         ),
         Experiment(
@@ -227,7 +234,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "mismatched", "Mismatched draft", TABLE, "~1× (no benefit)",
-            (Plan("a draft that never saw a story", "draft:draft=offdomain"), Plan(f"that draft, {K} tokens in every pass", OTHER)),
+            (Plan("a draft model trained without stories", "draft:draft=offdomain"), Plan(f"the same draft model, {K} tokens in every pass", OTHER)),
             0.9, 1.1,
         ),
         Experiment(
@@ -244,7 +251,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "alignment", "Good draft model alignment", HELPS, "Good draft model alignment",
-            (Plan("the aligned draft", FIXED), Plan("a draft of another domain", OTHER)),
+            (Plan("an aligned draft model", FIXED), Plan("a draft model of another domain", OTHER)),
         ),
         Experiment(
             "short-outputs", "Short outputs", HURTS, "Short outputs", (_of_length(SHORT), _of_length(LENGTH)),
@@ -269,9 +276,9 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 def choose(names: str) -> list[Experiment]:
-    """Return the experiments of "id,id", or all for "all". Raises a `SettingsError` that lists them."""
-    wanted = list(EXPERIMENTS) if names == "all" else [name.strip() for name in names.split(",")]
-    for name in wanted:
-        if name not in EXPERIMENTS:
-            raise SettingsError("experiment", name, f"choose from all, {', '.join(EXPERIMENTS)}.")
-    return [EXPERIMENTS[name] for name in wanted]
+    """Return the experiments with ids in "id,id", or all for "all". Raises a `SettingsError` with all ids."""
+    ids = list(EXPERIMENTS) if names == "all" else [name.strip() for name in names.split(",")]
+    for id in ids:
+        if id not in EXPERIMENTS:
+            raise SettingsError("experiment", id, f"choose from all, {', '.join(EXPERIMENTS)}.")
+    return [EXPERIMENTS[id] for id in ids]

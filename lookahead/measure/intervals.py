@@ -1,4 +1,4 @@
-"""Bootstrap intervals over prompts (Efron 1979), by percentiles. Prompts are resampled, not repetitions of one prompt."""
+"""Bootstrap percentile intervals over prompts (Efron 1979). Prompts are resampled, not repetitions of one prompt."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,12 +9,12 @@ RESAMPLES = 2000
 
 
 def interval(
-    values: Sequence[Any], figure: Callable[[Sequence[Any]], float], seed: int = 0
+    values: Sequence[Any], statistic: Callable[[Sequence[Any]], float], seed: int = 0
 ) -> tuple[float, float] | None:
-    """The 90% interval of `figure` over resampled `values`, one for each prompt; None for fewer than two."""
+    """Return the 90% bootstrap interval of `statistic` over `values`, one per prompt; None for fewer than two."""
     if len(values) < 2:
         return None
     draws = np.random.default_rng(seed).integers(len(values), size=(RESAMPLES, len(values)))
-    figures = [figure([values[i] for i in draw]) for draw in draws.tolist()]
-    low, high = np.quantile(figures, [0.05, 0.95])
+    statistics = [statistic([values[i] for i in draw]) for draw in draws.tolist()]
+    low, high = np.quantile(statistics, [0.05, 0.95])
     return float(low), float(high)

@@ -1,4 +1,4 @@
-"""A user's prompts: JSON lines, Spec-Bench's files, or plain text with a prompt on every line."""
+"""Read a user's prompts: JSON lines, Spec-Bench files, or plain text with one prompt per line."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from .timing import Question
 
 
 def read(path: str) -> list[Question]:
-    """The prompts of a file of JSON lines; see `parse`."""
+    """Return the prompts in a file of JSON lines; see `parse`. Raises a `SettingsError` if the file cannot be read."""
     try:
         text = decoded(Path(path).read_bytes())
     except OSError as error:
@@ -23,7 +23,7 @@ def read(path: str) -> list[Question]:
 def parse(text: str, name: str) -> list[Question]:
     """Parse JSON lines `{"id", "category", "prompt", "chat"}`, or Spec-Bench's `{"question_id", "category", "turns"}`.
 
-    Of turns the first is the prompt. Raises a `SettingsError` with the line of `name` that is wrong.
+    The first of `turns` is the prompt. Raises a `SettingsError` that names the file `name` and the invalid line.
     """
     questions = []
     for number, line in enumerate(lines(text), start=1):
@@ -35,25 +35,25 @@ def parse(text: str, name: str) -> list[Question]:
             hint = f'line {number} must be {{"id": ..., "category": ..., "prompt": "text", "chat": true or false}}.'
             raise SettingsError("prompts", name, hint) from None
     if not questions:
-        raise SettingsError("prompts", name, "it holds no prompt.")
+        raise SettingsError("prompts", name, "it has no prompts.")
     return questions
 
 
 def pasted(text: str, chat: bool) -> list[Question]:
-    """Parse pasted text: JSON lines if the text begins with a brace, else a prompt on every line."""
+    """Parse pasted text: JSON lines if it begins with a brace, else one prompt per line."""
     text = decoded(text)
     if text.lstrip().startswith("{"):
-        return parse(text, "what you pasted")
+        return parse(text, "the pasted text")
     prompts = [line.strip() for line in lines(text) if line.strip()]
     if not prompts:
-        raise SettingsError("prompts", "nothing", "paste prompts, one on a line, or JSON lines.")
+        raise SettingsError("prompts", "nothing", "paste prompts, one per line, or JSON lines.")
     return [Question(str(number), "yours", prompt, chat) for number, prompt in enumerate(prompts, start=1)]
 
 
 def _question(data: dict[str, Any], number: int) -> Question:
     spec_bench = "turns" in data and "prompt" not in data
     question = Question(
-        _writable(data.get("question_id" if spec_bench else "id", number)), _writable(data.get("category", "all")),
+        _encodable(data.get("question_id" if spec_bench else "id", number)), _encodable(data.get("category", "all")),
         data["turns"][0] if spec_bench else data["prompt"], data.get("chat", spec_bench),
     )  # fmt: skip
     if not isinstance(question.prompt, str) or not isinstance(question.chat, bool):
@@ -61,6 +61,6 @@ def _question(data: dict[str, Any], number: int) -> Question:
     return question
 
 
-def _writable(name: Any) -> str:
-    """Return a name without lone surrogates, which JSON allows and UTF-8 does not."""
+def _encodable(name: Any) -> str:
+    """Return a name without lone surrogates: JSON allows them, UTF-8 does not."""
     return str(name).encode(errors="replace").decode()

@@ -1,4 +1,4 @@
-"""The tables of docs/benchmarks.md, which `lab` and `batch` write: measurements of another machine, to compare with."""
+"""Read the tables in docs/benchmarks.md that `lab --update` and `batch --update` wrote: results from another machine."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ ARM = re.compile(r"(.*): ([\d.,]+)x")
 
 @cache
 def published(page: Path = BENCHMARKS) -> tuple[Mapping[str, tuple[float, str]], str]:
-    """Return the experiments' median speedups and measured arms by title, and the machine; nothing and "" without a table."""
+    """Return the median speedup and the arm of each experiment by title, and the machine; ({}, "") if there is no table."""
     rows, machine = _table(page, "lab")
     arms = {row[0]: ARM.fullmatch(row[2]) for row in rows}
     return {title: (float(arm[2].replace(",", "")), arm[1]) for title, arm in arms.items() if arm}, machine
@@ -25,7 +25,7 @@ def published(page: Path = BENCHMARKS) -> tuple[Mapping[str, tuple[float, str]],
 
 @cache
 def batches(page: Path = BENCHMARKS) -> tuple[Mapping[str, Sequence[Level]], str]:
-    """Return the speedups by method over texts at once, and the machine; nothing and "" without a table."""
+    """Return the speedups of each method by number of texts at once, and the machine; ({}, "") if there is no table."""
     rows, machine = _table(page, "batch")
     if not rows:
         return {}, ""
@@ -38,7 +38,7 @@ def batches(page: Path = BENCHMARKS) -> tuple[Mapping[str, Sequence[Level]], str
 
 
 def _table(page: Path, name: str) -> tuple[list[list[str]], str]:
-    """Return the rows of cells between the markers of that name, and the machine of the last line."""
+    """Return the rows of cells between the markers of that name, and the machine in the last line."""
     try:
         _, text, _ = split(page, name)
     except SettingsError:

@@ -1,6 +1,6 @@
-"""The bundled recordings: a trace of every scenario's race, so that a page has one to show at once.
+"""The bundled recordings: a trace of each scenario's race, which the page shows before anything has run.
 
-Numbers are rounded and fields with defaults are left out; `Trace.from_json` restores them.
+Numbers are rounded, and fields with default values are omitted. `Trace.from_json` restores the defaults.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ SEED = 0
 
 
 def choose(ids: str | None, family: str) -> list[Scenario]:
-    """Return a family's scenarios named in "id,id", in their own order, or all for None. Raises `SettingsError`."""
-    known = {scenario.id: scenario for scenario in EVERY if scenario.family == family}
-    wanted = [*known] if ids is None else [part.strip() for part in ids.split(",")]
-    for name in wanted:
-        if name not in known:
-            raise SettingsError("only", name, f"choose from {', '.join(known)}.")
-    return [scenario for name, scenario in known.items() if name in wanted]
+    """Return a family's scenarios with ids in "id,id", or all for None, in the order of `EVERY`. Raises `SettingsError`."""
+    by_id = {scenario.id: scenario for scenario in EVERY if scenario.family == family}
+    chosen = [*by_id] if ids is None else [part.strip() for part in ids.split(",")]
+    for id in chosen:
+        if id not in by_id:
+            raise SettingsError("only", id, f"choose from {', '.join(by_id)}.")
+    return [scenario for id, scenario in by_id.items() if id in chosen]
 
 
 def record(models: Models, scenario: Scenario) -> Trace:
-    """Race a scenario's methods and naive."""
+    """Race a scenario's methods against naive, and return the trace."""
     from ..trace.race import race
 
     options = {"seed": SEED, "chat": scenario.chat, **scenario.options}
@@ -50,7 +50,7 @@ def record(models: Models, scenario: Scenario) -> Trace:
 
 
 def compact(trace: Trace) -> str:
-    """The trace as short JSON text; `Trace.from_json` reads it."""
+    """Return the trace as short JSON text for `Trace.from_json`."""
     data = trace.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return json.dumps(
         round_floats({"schema": SCHEMA, **data}), ensure_ascii=False, allow_nan=False, separators=(",", ":")
@@ -58,8 +58,9 @@ def compact(trace: Trace) -> str:
 
 
 def write(models: Models, out: Path, scenarios: Sequence[Scenario]) -> Iterator[Progress]:
-    """Record scenarios into the folder `out`, a file each, after a race that warms the models; yields the files so far.
-    Raises a `SettingsError` if the folder cannot be written to.
+    """Record each scenario to a file in the folder `out`; yields the files so far.
+
+    A warm-up race runs first. Raises a `SettingsError` if the folder is not writable.
     """
     from .progress import Progress
 
@@ -82,13 +83,13 @@ def _writing(out: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        hint = f"it cannot be written to ({error.__class__.__name__}); give another folder."
+        hint = f"it is not writable ({error.__class__.__name__}); give another folder."
         raise SettingsError("out", str(out), hint) from None
 
 
 def read(scenario: str, folder: Path = FOLDER) -> Trace | None:
-    """Return the recording of the scenario with that id, or None. Raises `TraceError` for a broken file."""
+    """Return the recording of the scenario with this id, or None. Raises `TraceError` for an invalid file."""
     path = folder / f"{scenario}.json"
-    if not any(scenario == known.id for known in EVERY) or not path.is_file():
+    if scenario not in (bundled.id for bundled in EVERY) or not path.is_file():
         return None
     return Trace.from_json(path.read_bytes())

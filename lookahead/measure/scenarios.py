@@ -1,4 +1,4 @@
-"""Presets: a prompt, the method that suits it and what to look for. No prompt is in the training text of the bundled models."""
+"""Presets: a prompt, a suitable method and a note for readers. The training text of the bundled models has none of the prompts."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,7 +8,7 @@ USUAL = "pocket"  # the default family
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One preset. `options` are settings that differ from the defaults, `further` the methods of lanes before the last."""
+    """A preset. `options` are settings that differ from the defaults; `further` are additional methods, before the main one."""
 
     id: str
     label: str
@@ -19,11 +19,11 @@ class Scenario:
     chat: bool = False
     options: dict[str, Any] = field(default_factory=dict)
     further: tuple[str, ...] = ()
-    family: str = USUAL  # whose it is, and with which its recording is made
+    family: str = USUAL  # also the family of its recording
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The methods that race against naive, in the order of their lanes."""
+        """The methods to race against naive, in the order of their lanes."""
         return (*self.further, self.method)
 
 
@@ -44,60 +44,60 @@ MORE_WORDS = (
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "story", "story", "story", FROG, "hybrid",
-        "A good match: the small model learned simple stories like this one. Compare drafted with accepted tokens.",
+        "A good match: the draft model was trained on simple stories like this one. Compare drafted and accepted tokens.",
     ),
     Scenario(
         "tale", "tale", "tale", "Write a bedtime story called `The Lantern in the Snow`.", "hybrid",
-        "A similar style: longer sentences, yet the small model follows further than in the story, for tales have phrases of their own.", chat=True,
+        "A similar style: sentences are longer than in the story, but more tokens are accepted, because tales repeat typical phrases.", chat=True,
     ),
     Scenario(
         "records", "records", "repetitive", RECORDS, "ngram",
-        "Repetitive content: what is written here has been written before, so no model is needed to draft it.",
+        "Repetitive content: the text repeats itself, so drafting needs no model.",
     ),
     Scenario(
         "json", "JSON", "repetitive", "Convert this CSV to JSON:\nName,Age,City\nAnna,23,Denver\nBen,31,Miami\nLily,40,Boston", "suffix",
-        "Text to JSON: keys come back in every record and values stand in the question, so earlier text foretells them.",
+        "Text to JSON: keys repeat in every record, and values are in the question. So earlier text predicts them.",
         chat=True,
     ),
     Scenario(
         "code", "code", "code", "Write a Python function that does this: Return the largest number in a list.", "hybrid",
-        "Another domain: brackets, indents and names are easy to guess; the idea behind them is not.", chat=True,
+        "Another domain: brackets, indents and names are easy to predict, the algorithm is not.", chat=True,
     ),
     Scenario(
         "sum", "sum", "arithmetic", "Rosa has 14 shells. She finds 6 more and gives 3 to Omar. How many shells does she have now?", "hybrid",
-        "Step by step: the form of a sum is easy to foretell, its figures are not. Look where the drafts fail.", chat=True,
+        "A calculation in steps: its form is easy to predict, its numbers are not. See which drafted tokens are rejected.", chat=True,
     ),
     Scenario(
         "explain", "explain", "explain", "Explain rain like I'm five years old.", "hybrid",
-        "Explanations wander more than stories, and drafts fail more often.", chat=True,
+        "Explanations vary more than stories, so more drafted tokens are rejected.", chat=True,
     ),
     Scenario(
         "quantum", "quantum", "explain", "Explain quantum computing:", "hybrid",
-        "The prompt that everybody tries. A model of this size has the form of an answer, not its truth.", chat=True,
+        "A common test prompt. A model of this size writes in the style of an explanation, but the content is wrong.", chat=True,
     ),
     Scenario(
-        "hot", "hot", "sampled", FROG, "hybrid",
-        "High entropy: at temperature 1 many tokens are likely. Acceptance depends on how well q matches p; if q = p, every draft is accepted.",
+        "hot", "temperature 1", "sampled", FROG, "hybrid",
+        "High entropy: at temperature 1, many tokens are likely. Acceptance depends on how well q matches p. If q = p, every draft is accepted.",
         options={"temperature": 1.0},
     ),
     Scenario(
         "short", "short", "story", FROG, "hybrid",
-        "A short output: a dozen tokens leave little to win, and nothing has been learned yet about the draft.",
+        "A short output: with 12 tokens, there is little to gain, and the draft length has not adapted yet.",
         options={"max_new_tokens": 12},
     ),
     Scenario(
-        "mismatch", "wrong draft", "story", FROG, "draft",
-        "A mismatched draft: this small model never saw a story. Left to itself, drafting all but stops.",
+        "mismatch", "mismatched draft", "story", FROG, "draft",
+        "A mismatched draft model: it was trained without stories. With k = auto, drafting almost stops.",
         options={"draft": "offdomain"},
     ),
     Scenario(
         "window", "Jacobi", "repetitive", ITEMS, "lookahead",
-        "No small model: the target guesses its own future in a window and keeps what comes true. Open a pass to see it.",
+        "No draft model: the target computes n-grams in a Jacobi window and drafts from them. Open a pass to see the window.",
         options={"k": 4},
     ),
     Scenario(
         "generations", "generations", "story", FROG, "block",
-        "Three generations of drafters: a model of its own, a layer that reads the target, a head that drafts a block at once.",
+        "Three generations of drafters: a separate model, a layer that reads the target's hidden states, a head that drafts a block in one pass.",
         further=("draft", "eagle"),
     ),
 )  # fmt: skip
@@ -126,51 +126,51 @@ def _message(name: str, label: str, category: str, prompt: str, note: str = "") 
 ANSWERS: tuple[Scenario, ...] = (
     _message(
         "explain", "explain", "explain", "Explain in simple words why the sky is blue.",
-        "An explanation in free words: nothing of it stands in the question, so the trained head drafts nearly all of it.",
+        "An explanation: its words are not in the question, so the trained head drafts almost all of it.",
     ),
     _message(
         "story", "story", "story", "Write a short story about an old lighthouse keeper and a storm.",
-        "A story: the hardest text to foretell. Look how drafts end where a name or a turn comes.",
+        "A story: the text that is hardest to predict. Drafts are often rejected at names and at surprises.",
     ),
     _message(
         "rewrite", "rewrite", "rewrite", f"Rewrite this text in two sentences:\n{BAKERY}",
-        "Rewriting: long stretches stand in the question, and where the answer leaves them the trained head takes over.",
+        "Rewriting: lookup drafts the passages from the question, and the trained head drafts the other text.",
     ),
     _message(
         "fix", "fix this code", "code", f"Fix this Python function:\n{BROKEN}",
-        "Code: indents, brackets and names that were used before are easy to guess.",
+        "Code: indents, brackets and repeated names are easy to predict.",
     ),
     _message(
         "json", "extract as JSON", "extract",
         "Write this order as JSON with the keys item, size, colour and price:\nA shirt, size M, blue, 25 dollars.",
-        "Extraction: keys and values stand in the question, quotes and brackets are certain.",
+        "Extraction: keys and values are in the question, and quotes and brackets are easy to predict.",
     ),
     _message(
         "list", "list", "list", "Give me seven tips for writing a good letter.",
-        "A list: its form is certain, its words are not. The further it goes, the more of it has been said before.",
+        "A list: its form is easy to predict, its words are not. Later items repeat more of the earlier text.",
     ),
     _message(
         "date", "date", "copy", "Translate the date 14/07/1989 into words.",
-        "A date in another form: a dozen tokens leave little to win.",
+        "A date in another form: with about 12 tokens, there is little to gain.",
     ),
     _message(
         "copy", "copy with a change", "copy", f"Copy this text, but write Maria instead of Anna:\n{CAKE}",
-        "Copying: what comes next stands in the question, so earlier text drafts long runs and costs nothing.",
+        "Copying: the next tokens are in the question, so lookup drafts long chains at almost no cost.",
     ),
 )  # fmt: skip
 CHIPS = (*SCENARIOS, *ANSWERS)
 
-# Races of the teacher's plan that no chip has.
+# Races of the teacher's plan that have no chip on the page.
 TAUGHT: tuple[Scenario, ...] = (
-    Scenario("same-text", "same text", "story", FROG, "draft", "Four drafted tokens per pass, always.", options={"k": 4}),
+    Scenario("same-text", "same text", "story", FROG, "draft", "Exactly four drafted tokens per pass.", options={"k": 4}),
     Scenario(
-        "same-text-wrong-draft", "same text, wrong draft", "story", FROG, "draft", "The same with a draft that never saw a story.",
+        "same-text-wrong-draft", "same text, mismatched draft", "story", FROG, "draft", "The same settings with a draft model trained without stories.",
         options={"k": 4, "draft": "offdomain"},
     ),
 )  # fmt: skip
 EVERY = (*CHIPS, *TAUGHT)
 
-# The bench of such models: six prompts of each of seven kinds, none of which its drafters are trained on.
+# The bench prompts for chat models: seven kinds with six prompts each. The drafters were not trained on them.
 ANSWERS_BENCH: tuple[Scenario, ...] = (
     *(s for s in ANSWERS if s.id != "smol-date"),
     _message("explain-2", "explain", "explain", "Why do leaves change their colour in autumn?"),

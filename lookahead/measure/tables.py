@@ -1,4 +1,4 @@
-"""Tables in Markdown, and the parts of Markdown files that commands update."""
+"""Tables in Markdown, and the sections of Markdown files that commands update."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from tabulate import tabulate
 
 from ..core.events import SettingsError
 
-Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # a head, and rows of cells
+Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # column headings, and rows of cells
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -17,16 +17,17 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return tabulate(escaped[1:], escaped[0], tablefmt="github", disable_numparse=True)
 
 
-def of_report(report: Mapping[str, Any], shown: Iterable[Table]) -> str:
-    """Return the tables of a report that have rows in Markdown, and what they were measured on."""
+def report_markdown(report: Mapping[str, Any], shown: Iterable[Table]) -> str:
+    """Return the tables in Markdown, without empty ones, followed by the machine or the servers and the report's note."""
     parts = [markdown_table(head, rows) for head, rows in shown if rows]
     return "\n\n".join([*parts, f"{measured_where(report)}; {report['note']}."])
 
 
 def measured_where(report: Mapping[str, Any]) -> str:
-    """Return the machine or the servers that a report was measured on, in a few words."""
+    """Return a short description of the machine or the servers of a report."""
     if "servers" in report:
-        return "; ".join(f"{side}: {of['name']}, {of['kind']}, {of['model']}" for side, of in report["servers"].items())
+        sides = report["servers"].items()
+        return "; ".join(f"{side}: {server['name']}, {server['kind']}, {server['model']}" for side, server in sides)
     machine = report["machine"]
     return f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {report['exactness']}"
 
@@ -46,11 +47,11 @@ def replace_between(path: str | Path, name: str, new: str) -> None:
 
 
 def split(path: str | Path, name: str) -> tuple[str, str, str]:
-    """Return the text before, between and after the markers of that name, without them between. Raises `SettingsError`."""
+    """Return the text up to the first marker of that name, between the markers, and from the second. Raises `SettingsError`."""
     start, stop = f"<!-- {name} -->", f"<!-- /{name} -->"
     try:
-        before, rest = Path(path).read_text(encoding="utf-8").split(start, 1)
-        between, after = rest.split(stop, 1)
+        before, remainder = Path(path).read_text(encoding="utf-8").split(start, 1)
+        between, after = remainder.split(stop, 1)
     except (OSError, ValueError):
-        raise SettingsError("update", str(path), f"give a file that holds {start} and {stop}.") from None
+        raise SettingsError("update", str(path), f"give a file that contains {start} and {stop}.") from None
     return before + start, between, stop + after

@@ -1,6 +1,6 @@
-"""What commands print for people: coloured tokens, tables, a progress bar.
+"""Terminal output of commands: coloured tokens, tables and a progress bar.
 
-Text from prompts and models is untrusted: markup is not interpreted, and control characters are dropped.
+Text from prompts and models is untrusted: its markup is not interpreted, and control characters are removed.
 """
 
 import unicodedata
@@ -31,14 +31,14 @@ STYLES = {
 
 
 def clean(text: str) -> str:
-    """Return a text without control characters."""
+    """Return the text without control characters other than newline and tab."""
     return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) != "Cc")
 
 
 def show_table(
     heads: Sequence[str], rows: Sequence[Sequence[str]], before: Iterable[str] = (), after: Iterable[str] = ()
 ) -> None:
-    """Print a table with the lines of text before and after it. Columns of words are aligned left, those of numbers right."""
+    """Print a table with lines of text before and after it. Columns with letters are left-aligned, others right-aligned."""
     console, table = Console(highlight=False), Table(box=None, pad_edge=False)
     for heading, *cells in zip(heads, *rows, strict=True):
         table.add_column(heading, justify="left" if any(cell[:1].isalpha() for cell in cells) else "right")
@@ -50,7 +50,7 @@ def show_table(
 
 
 def show_report(report: Mapping[str, Any], shown: Iterable[tables.Table], after: Iterable[str] = ()) -> None:
-    """Print the tables of a report that have rows, lines of text, and what was measured."""
+    """Print the tables of a report that have rows, lines of text, and the machine or servers with the report's note."""
     for head, rows in shown:
         if rows:
             show_table(head, [[cell.strip("`") for cell in row] for row in rows], after=[""])
@@ -64,17 +64,17 @@ def show_lines(lines: Iterable[str]) -> None:
 
 
 def show_race(race: Race) -> None:
-    """Print the last lane while it is written, then its results."""
+    """Print the tokens of the last lane as they are decoded, then the results of all lanes."""
     console = Console(highlight=False)
     legend = Text("\n")
-    for name, words in (("accepted", "accepted"), ("correction", "target's own"), ("rejected", "rejected")):
-        legend.append(words, style=STYLES[name]).append("   ")
+    for name, label in (("accepted", "accepted"), ("correction", "correction or bonus"), ("rejected", "rejected")):
+        legend.append(label, style=STYLES[name]).append("   ")
     lanes = len(race.methods)
-    for number, lap in enumerate(race):
+    for number, lane_step in enumerate(race):
         if number == 0:
             console.print(Text(clean(race.prompt_text), style=STYLES["prompt"]), end="")
-        if lap.lane == lanes - 1:
-            console.print(_step(lap.step, plain=race.methods[-1] == "naive"), end="")
+        if lane_step.lane == lanes - 1:
+            console.print(_step(lane_step.step, naive=race.methods[-1] == "naive"), end="")
     trace = race.result()
     console.print()
     console.print(legend)
@@ -86,25 +86,25 @@ def show_race(race: Race) -> None:
             decimal(stats["new_tokens"] / stats["num_spec_steps"]), agreement["badge"] if agreement else "",
         ])  # fmt: skip
     verdict = trace.verdict()
-    words = verdict["sentence"] if verdict else ending(trace.lanes[-1], trace.prompt).strip()
+    sentence = verdict["sentence"] if verdict else ending(trace.lanes[-1], trace.prompt).strip()
     heads = ["method", "tokens", "time", "tokens/s", "tokens per pass", "text"]
-    show_table(heads, rows, after=[words] if words else [])
+    show_table(heads, rows, after=[sentence] if sentence else [])
 
 
-def _step(record: StepRecord, *, plain: bool) -> Text:
+def _step(record: StepRecord, *, naive: bool) -> Text:
     out = Text()
     for piece, origin in zip(record.pieces, record.origins, strict=True):
         if origin != ACCEPTED:
             for status, drafted in zip(record.statuses, record.draft.pieces, strict=True):
                 if status == REJECTED:
                     out.append(clean(drafted).replace("\n", "\u21b5"), style=STYLES["rejected"])
-        out.append(clean(piece), style="" if plain else STYLES[origin])
+        out.append(clean(piece), style="" if naive else STYLES[origin])
     return out
 
 
 @contextmanager
 def progress() -> Iterator[Any]:
-    """A progress bar on stderr; yields `update(done, total, text)`."""
+    """Show a progress bar on stderr; yields `update(done, total, text)`."""
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeRemainingColumn(),
         console=Console(stderr=True),
@@ -114,11 +114,11 @@ def progress() -> Iterator[Any]:
         yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)
 
 
-def measured(laps: Iterable[Measured | None]) -> Any:
-    """Follow a measurement with a progress bar; returns its last result."""
+def measured(measurement: Iterable[Measured | None]) -> Any:
+    """Run a measurement with a progress bar, and return its last result."""
     result = None
     with progress() as show:
-        for lap in filter(None, laps):
-            show(lap.done, lap.total, lap.text)
-            result = lap.result
+        for update in filter(None, measurement):
+            show(update.done, update.total, update.text)
+            result = update.result
     return result

@@ -1,7 +1,7 @@
-"""Lanes on the clock: one at a time, after a warm-up, in an order that is reversed with every repetition.
+"""Time lanes one at a time, after a warm-up, in an order that is reversed with each repetition.
 
-A machine's speed varies within seconds, so naive runs again with every few lanes, for comparison. A lane's seconds
-exclude reading the prompt. Its overhead is the share of its time outside models' passes.
+A machine's speed varies within seconds, so a naive run is repeated with every few lanes for comparison. A lane's seconds
+exclude prefill. Its overhead is the share of its time outside the passes of models.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,12 +21,12 @@ from ..engine.lane import Lane
 from ..engine.methods import method_class, read_options
 from ..family.models import Models
 
-BESIDE = 3  # entries that share a naive run
+BLOCK = 3  # methods that share a naive run
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One prompt to be measured on; `settings` differ from the run's own."""
+    """A prompt for measurements, with `settings` that replace those of the run."""
 
     id: str
     category: str
@@ -37,7 +37,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A method with its settings and options; `label` is the text that it was read from."""
+    """A method with its settings and options, parsed from `label`."""
 
     label: str
     method: str
@@ -46,25 +46,28 @@ class Entry:
 
 
 def read_entry(label: str) -> Entry:
-    """`method` or `method:name=value,name=value`, such as `draft:draft=offdomain` or `hf-assisted:k=5`."""
-    method, _, rest = label.strip().partition(":")
+    """Parse `method` or `method:name=value,name=value`, such as `draft:draft=offdomain` or `hf-assisted:k=5`.
+
+    Raises a `LookaheadError` for an unknown method.
+    """
+    method, _, pairs = label.strip().partition(":")
     method_class(method)
-    given = read_options(filter(None, rest.split(",")))
-    settings = {name: value for name, value in given.items() if name in Settings.names()}
-    options = {name: value for name, value in given.items() if name not in settings}
+    values = read_options(filter(None, pairs.split(",")))
+    settings = {name: value for name, value in values.items() if name in Settings.names()}
+    options = {name: value for name, value in values.items() if name not in settings}
     return Entry(label.strip(), method, settings, options)
 
 
 def lane_of(models: Models, q: Question, entry: Entry, options: Mapping[str, Any]) -> Lane:
-    """Return an entry's lane on a question. Its settings replace the question's, and these the run's `options`."""
-    given = {"costs": "measured", **options, **q.settings, **entry.settings, "chat": q.chat, "details": False}
-    return Lane(models, q.prompt, entry.method, Settings(**given), entry.options)
+    """Return a lane for an entry and a question. The entry's settings override the question's, which override `options`."""
+    settings = {"costs": "measured", **options, **q.settings, **entry.settings, "chat": q.chat, "details": False}
+    return Lane(models, q.prompt, entry.method, Settings(**settings), entry.options)
 
 
 def check(
     models: Models, questions: Sequence[Question], entries: Sequence[Entry], options: Mapping[str, Any], *, shared: bool = False
 ) -> None:  # fmt: skip
-    """Raise a `LookaheadError` for the first entry that cannot run on a question, or cannot share a batch if `shared`."""
+    """Raise a `LookaheadError` for the first entry that cannot run on a question, or in a batch if `shared`."""
     for q in questions:
         for entry in entries:
             try:
@@ -77,10 +80,10 @@ def check(
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One lane, run once and alone.
+    """The result of running one lane once.
 
-    `verify_s` and `propose_s` are the parts of its `seconds` that the target's passes and the drafting took; `acceptance`
-    is by position. `predicted` is the calibrated time of its passes, None if the lane does not report its drafts.
+    `verify_s` and `propose_s` are the parts of `seconds` for the target's passes and for drafting. `acceptance` is by position.
+    `predicted` is the calibrated time of the passes, None if the lane does not report its drafts.
     """
 
     tokens: tuple[int, ...]
@@ -94,12 +97,12 @@ class Timing:
     overhead: float | None
     predicted: PricedRun | None
     acceptance: Acceptance = UNTESTED
-    depth: int = 0  # sum over passes of the longest path in the draft
+    depth: int = 0  # sum over passes of the length of the draft's longest path
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """An entry on the `number`th question, timed once, and the `naive` run next to it."""
+    """A timing of an entry on a question, and that of its naive run. `number` is the index of the question."""
 
     number: int
     question: Question
@@ -109,37 +112,37 @@ class Sample:
 
 
 def time_lane(lane: Lane) -> Timing:
-    """Run a lane to its end and time it."""
-    steps, costs = lane.steps(), lane.models.costs
-    next(steps)  # the prompt is read, off the clock
-    inside = lane.forward_seconds()
+    """Run a lane to its end, and time it without prefill."""
+    prefilled, costs = lane.steps(), lane.models.costs
+    next(prefilled)
+    prefill_s = lane.forward_seconds()
     start = perf_counter()
-    done = list(steps)
-    wall = perf_counter() - start
+    steps = list(prefilled)
+    total_s = perf_counter() - start
     return Timing(
-        tokens=tuple(token for step in done for token in step.emitted),
-        seconds=wall,
-        passes=len(done),
-        drafted=sum(len(step.draft) for step in done),
-        tested=sum(step.statuses.count(ACCEPTED) + step.statuses.count(REJECTED) for step in done),
-        accepted=sum(step.accepted for step in done),
-        verify_s=sum(step.verify_s for step in done),
-        propose_s=sum(step.propose_s for step in done),
-        overhead=1 - (lane.forward_seconds() - inside) / wall if lane.reports_drafts else None,
-        predicted=costs.price_passes(done, lane.options.get("draft"), level_rows(lane.options))
+        tokens=tuple(token for step in steps for token in step.emitted),
+        seconds=total_s,
+        passes=len(steps),
+        drafted=sum(len(step.draft) for step in steps),
+        tested=sum(step.statuses.count(ACCEPTED) + step.statuses.count(REJECTED) for step in steps),
+        accepted=sum(step.accepted for step in steps),
+        verify_s=sum(step.verify_s for step in steps),
+        propose_s=sum(step.propose_s for step in steps),
+        overhead=1 - (lane.forward_seconds() - prefill_s) / total_s if lane.reports_drafts else None,
+        predicted=costs.price_passes(steps, lane.options.get("draft"), level_rows(lane.options))
         if lane.reports_drafts
         else None,
-        acceptance=Acceptance.from_steps(done),
-        depth=sum(max(depths(step.draft.parents[: step.draft.tested]), default=0) for step in done),
+        acceptance=Acceptance.from_steps(steps),
+        depth=sum(max(depths(step.draft.parents[: step.draft.tested]), default=0) for step in steps),
     )
 
 
 def samples(
     models: Models, entries: Sequence[Entry], questions: Sequence[Question], repeat: int, options: Mapping[str, Any]
 ) -> Iterator[Sample | None]:
-    """Time every entry on every question `repeat` times. The first entry is naive; it runs again with every few others.
+    """Time each entry on each question `repeat` times. The first entry is naive, and is repeated in each block of others.
 
-    Yields None after every run. Raises `LookaheadError` for bad input before anything is measured.
+    Yields None after each run. Raises `LookaheadError` for invalid input before the first run.
     """
     whole_number("repeat", repeat, 1, 1000)
     check(models, questions, entries, options)
@@ -151,8 +154,8 @@ def samples(
     for number, q in enumerate(questions):
         for entry in entries[1:]:
             timed(entry, q)
-        for turn in range(repeat):
-            direction = 1 if turn % 2 == 0 else -1
+        for repetition in range(repeat):
+            direction = 1 if repetition % 2 == 0 else -1
             for block in blocks(entries)[::direction]:
                 timings: dict[str, Timing] = {}
                 for entry in block[::direction]:
@@ -163,30 +166,30 @@ def samples(
 
 
 def blocks(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """The entries in blocks of a few, each with the first one before the others."""
-    first, *others = entries
-    return [[first, *others[i : i + BESIDE]] for i in range(0, max(1, len(others)), BESIDE)]
+    """Return blocks of up to `BLOCK` entries, each after the first entry, which is naive."""
+    naive, *others = entries
+    return [[naive, *others[i : i + BLOCK]] for i in range(0, max(1, len(others)), BLOCK)]
 
 
 def by_question(taken: Iterable[Sample], label: str) -> list[list[Sample]]:
-    """The samples of an entry, question by question."""
-    of_entry = sorted((sample for sample in taken if sample.entry.label == label), key=attrgetter("number"))
-    return [[*of] for _, of in groupby(of_entry, key=attrgetter("number"))]
+    """Return the samples of an entry, grouped by question."""
+    chosen = sorted((sample for sample in taken if sample.entry.label == label), key=attrgetter("number"))
+    return [[*group] for _, group in groupby(chosen, key=attrgetter("number"))]
 
 
 def median_pairs(taken: Iterable[Sample], label: str) -> list[tuple[Timing, Timing]]:
-    """Return for every question the median run of an entry, and the median naive run next to it."""
+    """Return for each question the median run of an entry, and the median of its naive runs."""
     return [
-        (median_run([sample.timing for sample in of]), median_run([sample.naive for sample in of]))
-        for of in by_question(taken, label)
+        (median_run([sample.timing for sample in group]), median_run([sample.naive for sample in group]))
+        for group in by_question(taken, label)
     ]
 
 
 def median_run(runs: Sequence[Timing]) -> Timing:
-    """The run of median seconds; of two in the middle the slower."""
-    return sorted(runs, key=lambda t: t.seconds)[len(runs) // 2]
+    """Return the run with median seconds; for an even number, the slower of the two median runs."""
+    return sorted(runs, key=lambda run: run.seconds)[len(runs) // 2]
 
 
 def token_s(runs: Sequence[Timing]) -> float:
-    """Seconds per token of the median run. (The rejection rule writes another text, perhaps of another length.)"""
+    """Return seconds per token of the median run. Under the rejection rule, texts may have different lengths."""
     return median_run(runs).seconds / len(runs[0].tokens)

@@ -1,8 +1,8 @@
-"""What if: from one naive recording, the passes that any n-gram or suffix setting would have taken.
+"""What-if: compute the passes of any n-gram or suffix setting from one naive recording, without a model.
 
-Under the greedy and the coupled rule every method writes naive's text, so the recording has every prediction of the target.
-The real loop and drafters run; only the target and the rule are replaced. Draft lengths are fixed, because `auto` depends on
-measured times. Times are the recording's, scaled by the cost curve to each pass's rows.
+Under the greedy and the coupled rule, every method writes the same text as naive decoding. So the recording has all predictions
+of the target. The real loop and drafters run; only the target and the rule are replaced. Draft lengths are fixed, because
+`auto` depends on measured times. The times are those of the recording, scaled by the cost curve to the rows of each pass.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from ..model.shape import UNLIMITED
 from ..trace.trace import Trace
 
 ORACLE = "oracle"
-BEYOND = -1  # the target's token after the recording's end: none
+NO_TOKEN = -1  # the target's token after the end of the recording
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A naive run: ids of the prompt and of the text, and why it ended.
+    """A naive run: token ids of the prompt and of the text, and the reason for its end.
 
-    `costs` and times are one machine's; `naive_s` is the run's time without prefill, `verify_s` that of its passes.
+    `costs` and the times are from one machine. `naive_s` is the time of the run without prefill, `verify_s` that of its passes.
     """
 
     prompt: tuple[int, ...]
@@ -45,47 +45,47 @@ class Recording:
     max_new_tokens: int | None = None
 
     @classmethod
-    def of(cls, trace: Trace, costs: PassCosts | None = None) -> Recording:
-        """Return the naive lane of a trace, with its costs or others. A stopped run counts as one of that length.
+    def from_trace(cls, trace: Trace, costs: PassCosts | None = None) -> Recording:
+        """Return the naive lane of a trace, with the trace's costs or with `costs`.
 
-        Raises a `TraceError` if there is no naive lane, or if its text depends on the drafter.
+        A stopped run is treated as complete. Raises a `TraceError` if there is no naive lane, or under the rejection rule.
         """
         naive = trace.naive()
         if naive is None or not naive.verified:
-            raise TraceError("trace", "no naive lane", "record a race with the naive method in it.")
+            raise TraceError("trace", "no naive lane", "record a race that includes the naive method.")
         if trace.settings.rule == "rejection":
-            hint = "its text depends on who drafts; record one with the greedy or the coupled rule."
+            hint = "its text depends on the drafter; record a race with the greedy or the coupled rule."
             raise TraceError("rule", trace.settings.rule, hint)
-        ended = naive.steps[-1].finish
+        finish = naive.steps[-1].finish
         return cls(
             prompt=tuple(trace.prompt.tokens),
             tokens=tuple(naive.tokens),
             costs=costs or trace.costs.pass_costs(),
             naive_s=naive.clock_s,
             verify_s=sum(step.verify_s for step in naive.verified),
-            finish=ended or "length",
-            max_new_tokens=trace.settings.max_new_tokens if ended else None,
+            finish=finish or "length",
+            max_new_tokens=trace.settings.max_new_tokens if finish else None,
         )
 
     def timed_by(self, costs: PassCosts) -> Recording:
-        """Return the same text with the times of naive decoding on the machine of these `costs`."""
-        plain_s = len(self.tokens) * costs.pass_s(1)
-        return replace(self, costs=costs, naive_s=plain_s, verify_s=plain_s)
+        """Return the same text with the predicted times of naive decoding on the machine of `costs`."""
+        naive_s = len(self.tokens) * costs.pass_s(1)
+        return replace(self, costs=costs, naive_s=naive_s, verify_s=naive_s)
 
     def ends(self) -> Ends:
-        """Return ends that end the text at the same token."""
-        n, whole = len(self.tokens), len(self.prompt) + len(self.tokens)
+        """Return end conditions that end the text at the same token."""
+        n, length = len(self.tokens), len(self.prompt) + len(self.tokens)
         return Ends(
             eos=frozenset(self.tokens[-1:] if self.finish == "eos" else ()),
             most_new=self.max_new_tokens or (n if self.finish == "length" else UNLIMITED),
-            context_length=whole if self.finish == "context" else UNLIMITED,
+            context_length=length if self.finish == "context" else UNLIMITED,
             stopped=(lambda written: len(written) >= n) if self.finish == "stop" else None,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The passes of a setting, without prefill. Of `seconds`, drafting is measured now and the rest is predicted."""
+    """The passes of a setting, without prefill. `seconds` has the measured time of drafting and predicted other times."""
 
     method: str
     k: int
@@ -99,29 +99,29 @@ class Outcome:
 
     @property
     def acceptance_rate(self) -> float | None:
-        """Share of the drafted tokens that were accepted; None if nothing was drafted."""
+        """The share of the drafted tokens that were accepted; None if no tokens were drafted."""
         drafted = sum(len(step.draft) for step in self.steps)
         return sum(step.accepted for step in self.steps) / drafted if drafted else None
 
     @property
     def speedup(self) -> float:
-        """Predicted: naive's time over this setting's."""
+        """The time of naive decoding divided by the predicted time of this setting."""
         return self.naive_s / self.seconds
 
 
 def what_if(recording: Recording, method: str, k: int = 4, **options: Any) -> Outcome:
-    """Return the passes of a method that drafts from the text alone, at draft length `k` and with its own options.
+    """Return the passes of a lookup method with draft length `k` and its options.
 
-    Raises a `LookaheadError` for a method that needs more than a text, and for options out of range.
+    Raises a `LookaheadError` for a method that drafts with a model, and for options out of range.
     """
-    if method not in (known := text_methods()):
-        raise MethodError("method", method, f"choose {' or '.join(known)}: others need a model to draft.")
+    if method not in (lookups := text_methods()):
+        raise MethodError("method", method, f"choose {' or '.join(lookups)}; other methods draft with a model.")
     resources = Resources(rule=None, pass_s=recording.costs.pass_s)
     return _outcome(recording, method_class(method)(resources, options_of(method, options)), k)
 
 
 def ceiling(recording: Recording, k: int) -> Outcome:
-    """Return the passes of an oracle, which drafts the next `k` tokens of the recording in no time."""
+    """Return the passes of an oracle, which drafts the next `k` tokens of the recording in zero time."""
     return _outcome(recording, _Oracle(recording), k)
 
 
@@ -129,38 +129,38 @@ def _outcome(recording: Recording, drafter: Drafter, k: int) -> Outcome:
     whole_number("k", k, 0, MOST_DRAFTED)
     target, rule, policy = _RecordedTarget(), _RecordedRule(recording), FixedLength(k)
     steps = loop(Request(target, drafter, policy, rule, recording.prompt, recording.ends(), details=False))
-    costs, written = recording.costs, len(recording.tokens)
-    slower, other_s = recording.verify_s / costs.pass_s(1) / written, (recording.naive_s - recording.verify_s) / written
+    costs, tokens = recording.costs, len(recording.tokens)
+    scale, other_s = recording.verify_s / costs.pass_s(1) / tokens, (recording.naive_s - recording.verify_s) / tokens
     verified = tuple(step for step in steps if step.kind == "verify")
-    verify_s = sum(slower * costs.pass_s(1 + len(step.draft), branch_count(step.draft.parents)) for step in verified)
+    verify_s = sum(scale * costs.pass_s(1 + len(step.draft), branch_count(step.draft.parents)) for step in verified)
     propose_s = 0.0 if drafter.name == ORACLE else sum(step.propose_s for step in verified)
     return Outcome(drafter.name, k, verified, verify_s + propose_s + other_s * len(verified), recording.naive_s)
 
 
 class _RecordedTarget(TableLM):
-    """Replaces the target: keeps tokens and computes nothing."""
+    """A target that stores tokens and computes nothing."""
 
     def forward(self, tokens: Sequence[int], *_: Any, **__: Any) -> None:
         self._rows = list(tokens)
 
 
 class _RecordedRule:
-    """Replaces the rule: the target's token at every position is the recording's."""
+    """A rule whose target token at each position is the recording's token."""
 
     def __init__(self, recording: Recording):
         self._text = (*recording.prompt, *recording.tokens)
 
     def verify(self, logits: None, draft: Draft, context: Sequence[int]) -> Verification:
-        below: list[int] = [0]
+        depths: list[int] = [0]
         for parent in draft.parents[: draft.tested]:
-            below.append(1 + below[parent + 1])
-        wanted = [len(context) + depth for depth in below]
-        return follow(draft, [self._text[i] if i < len(self._text) else BEYOND for i in wanted])
+            depths.append(1 + depths[parent + 1])
+        positions = [len(context) + depth for depth in depths]
+        return follow(draft, [self._text[i] if i < len(self._text) else NO_TOKEN for i in positions])
 
 
 class _Oracle(Drafter):
     name = ORACLE
-    summary = "drafts the next tokens as they will be"
+    summary = "drafts the next tokens of the recording"
 
     def __init__(self, recording: Recording):
         super().__init__(Resources(rule=None), None)

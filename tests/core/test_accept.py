@@ -139,7 +139,7 @@ PROCESSED = {"temperature": 0.8, "top_k": 3, "top_p": 0.9, "repetition_penalty":
 @pytest.mark.parametrize("drafter", [method("naive"), method("draft"), sampled_tree, picked_tree])
 @pytest.mark.parametrize("changes", [{}, PROCESSED], ids=["plain", "processed"])
 @pytest.mark.parametrize("rule", ["rejection", "coupled"])
-def test_texts_follow_the_targets_distribution(rule, drafter, changes):
+def test_samples_follow_the_target_distribution(rule, drafter, changes):
     settings = sampling(rule=rule, max_new_tokens=LENGTH, k=2, **changes)
     assert p_value(settings, drafter) > ODDS
 

@@ -57,13 +57,13 @@ def test_the_bench_measures_it(models, toy):
     report = last.result
     row = next(row for row in report["rows"] if row["method"] == toy.name)
     assert row["identical"] and row["predicted_speedup"] > 0
-    assert f"| `{toy.name}` |" in re.sub(" +", " ", tables.of_report(report, bench.tables(report)))
+    assert f"| `{toy.name}` |" in re.sub(" +", " ", tables.report_markdown(report, bench.tables(report)))
 
 
 def test_what_if_recomputes_it_if_it_drafts_from_the_text_alone(models, monkeypatch):
     monkeypatch.setitem(DRAFTERS, Echo.name, Echo)
     real = finished(lookahead.race(models, PROMPT, ["naive", Echo.name], max_new_tokens=24, k=2))
-    outcome = what_if(Recording.of(real), Echo.name, 2)
+    outcome = what_if(Recording.from_trace(real), Echo.name, 2)
     assert [step.emitted for step in outcome.steps] == [tuple(step.emitted) for step in real.lanes[1].verified]
 
 

@@ -53,7 +53,7 @@ def test_every_method_writes_the_same_text_as_naive(method, k, changes):
 
 
 @pytest.mark.parametrize("changes", [{}, {"temperature": 1.0}], ids=["greedy", "coupled"])
-def test_self_drafting_is_accepted_whole(changes):
+def test_self_drafting_is_fully_accepted(changes):
     target = TableLM(16)
     steps = table_steps("draft", Settings(max_new_tokens=40, k=4, **changes), target=target, draft=target)[1:]
     assert [step.accepted for step in steps] == [4] * 8
@@ -113,7 +113,7 @@ def test_the_length_cap_cuts_inside_an_accepted_run(method, most):
     assert all(step.finish is None for step in steps[:-1])
 
 
-def test_eos_inside_an_accepted_run_ends_the_text_there():
+def test_eos_inside_an_accepted_run_ends_the_text():
     target = TableLM(16)
     whole = emitted(table_steps("naive", Settings(max_new_tokens=40), target=target))
     eos = whole[7]

@@ -1,4 +1,4 @@
-"""How many texts at once: the document of a measurement, its command, and what is refused."""
+"""Batches: the document of a measurement, its command, and errors for invalid input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def measured(models, methods=("ngram", "draft"), sizes=(1, 3), **options):
     return last
 
 
-def test_every_method_at_every_size_beside_naive(models):
+def test_every_method_is_measured_at_every_size(models):
     last = measured(models)
     assert last.done == last.total
     rows = last.result["rows"]
@@ -33,26 +33,26 @@ def test_every_method_at_every_size_beside_naive(models):
         low, high = row["interval"]
         assert 0 < low <= row["speedup"] <= high
         assert row["rows_per_pass"] >= row["texts"] and row["mean_acceptance_length"] >= 1
-        assert row["theory"] > 0 and 0 < len(row["passes"]) <= batches.PICTURES
+        assert row["theory"] > 0 and 0 < len(row["passes"]) <= batches.SHOWN_PASSES
         for texts in row["passes"]:
             assert len(texts) == row["texts"] and all(drafted >= accepted >= 0 for drafted, accepted in texts)
 
 
-def test_theory_goes_on_drafting(models):
-    """By what passes cost: here a few rows are nearly free, and many are not."""
+def test_theory_assumes_the_drafts_of_the_smallest_batch(models):
+    """On this cost curve, a few rows are almost free, and many are not."""
     costs = PassCosts(CostCurve((1, 5, 320), (0.010, 0.012, 0.400)), {"draft": DrafterCosts(CostCurve((1,), (0.001,)))})
     models = replace(models, measured=replace(models.measured, costs=costs))
     row = {"method": "draft", "drafted_per_text": 4.0, "mean_acceptance_length": 3.0}
-    alone, many = (batches.theory(models, row, texts) for texts in (1, 1024))
-    assert alone == pytest.approx(3 * 0.010 / (0.012 + 4 * 0.001))
-    assert many < 1, "a full pass makes every drafted row dear"
+    single, many = (batches.theory(models, row, texts) for texts in (1, 1024))
+    assert single == pytest.approx(3 * 0.010 / (0.012 + 4 * 0.001))
+    assert many < 1, "in a large batch, each drafted row is expensive"
     assert (
         batches.theory(models, row | {"drafted_per_text": 0.0, "mean_acceptance_length": 1.0, "method": "ngram"}, 8)
         == 1
     )
 
 
-def test_a_single_text_is_drafted_for_and_counts_are_its_lane_s(models):
+def test_a_batch_of_one_text_has_drafts(models):
     (row,) = measured(models, ["draft:k=4"], [1]).result["rows"]
     assert row["method"] == "draft:k=4" and row["mean_acceptance_length"] > 1.5
     assert row["draft_acceptance_rate"] == pytest.approx((row["mean_acceptance_length"] - 1) / row["drafted_per_text"])
@@ -65,23 +65,23 @@ def test_only_full_passes_count(models):
             next(writing)
             passes += 1
         except StopIteration as end:
-            written = end.value
+            run = end.value
             break
-    assert passes > written.passes, "it may be ended at every pass, reading included"
-    assert written.steps == 3 * written.passes == written.tokens == written.rows
-    assert written.tokens < sum(map(len, written.texts)) == 32
+    assert passes > run.passes, "it yields after each pass, including prefill"
+    assert run.steps == 3 * run.passes == run.tokens == run.rows
+    assert run.tokens < sum(map(len, run.texts)) == 32
 
 
-def test_of_repetitions_the_median_counts():
+def test_the_median_repetition_counts():
     def run(seconds):
-        return batches.Written((), seconds, tokens=10, passes=5, rows=10, drafted=0, accepted=0, steps=10, pictures=())
+        return batches.BatchRun((), seconds, tokens=10, passes=5, rows=10, drafted=0, accepted=0, steps=10, shown=())
 
-    runs = [(run(drafted), run(plain)) for drafted, plain in ((2.0, 4.0), (2.1, 40.0), (20.0, 4.2))]
-    assert [one.seconds for one in batches.medians(runs)] == [2.1, 4.2]
+    runs = [(run(drafted), run(naive)) for drafted, naive in ((2.0, 4.0), (2.1, 40.0), (20.0, 4.2))]
+    assert [median.seconds for median in batches.medians(runs)] == [2.1, 4.2]
     assert batches.speedup([batches.medians(runs)]) == 2
 
 
-def test_a_measurement_may_be_ended_between_two_passes(models):
+def test_a_measurement_may_be_closed_between_two_passes(models):
     measuring = batches.measure(models, PROMPTS, ["draft"], [2], max_new_tokens=8)
     assert [next(measuring) for _ in range(5)] == [None] * 5
     measuring.close()
@@ -91,7 +91,7 @@ def test_a_measurement_may_be_ended_between_two_passes(models):
     ("methods", "sizes"),
     [(["draft"], []), (["draft"], [0]), (["draft"], [1000]), (["nothing"], [1]), (["hf-lookup"], [1])],
 )
-def test_what_makes_no_sense_is_refused_before_a_second_is_spent(models, methods, sizes):
+def test_invalid_input_raises_before_the_first_measurement(models, methods, sizes):
     with pytest.raises(LookaheadError):
         next(batches.measure(models, PROMPTS, methods, sizes))
 
@@ -109,7 +109,7 @@ def test_the_command_prints_one_document(capsys, tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [["--texts", "0"], ["--texts", "x"], ["--methods", "nothing"], ["--repeat", "0"]])
-def test_bad_arguments_are_one_line(capsys, arguments):
+def test_invalid_arguments_print_one_line(capsys, arguments):
     assert main(["batch", *arguments]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 

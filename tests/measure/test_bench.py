@@ -1,4 +1,4 @@
-"""The bench's bookkeeping: entries, question files, predictions, and the tables that compare."""
+"""The bench: entries, prompt files, predictions and the tables of its report."""
 
 import itertools
 import re
@@ -37,7 +37,7 @@ def row(method, prompt, rate, identical=True):
     return {"method": method, "id": prompt, "tokens_per_second": rate, "speedup": rate / 100, "identical": identical}
 
 
-def test_rivals_are_taken_at_their_best_for_every_prompt():
+def test_other_engines_are_compared_with_their_best_settings_for_each_prompt():
     rows = [
         row("draft", "a", 200), row("draft", "b", 300),
         row("hf-assisted:k=3", "a", 100, identical=False), row("hf-assisted:k=8", "a", 160),
@@ -62,25 +62,25 @@ def test_auto_is_compared_with_the_best_length_and_with_an_oracle():
     assert line["of_oracle_median"] == pytest.approx((180 / 200 + 200 / 220) / 2)
 
 
-def test_every_few_lanes_have_a_naive_run_beside_them(models, monkeypatch):
-    """A machine that is slow for a while is slow for both; and the order turns round."""
+def test_each_block_of_lanes_has_a_naive_run(models, monkeypatch):
+    """A machine that is slow for some time slows both. The order is reversed with each repetition."""
     labels = ["naive", "ngram", "suffix", "draft", "draft:k=1", "draft:k=2"]
     entries = [read_entry(label) for label in labels]
-    assert [[e.label for e in held] for held in blocks(entries)] == [
+    assert [[entry.label for entry in block] for block in blocks(entries)] == [
         ["naive", "ngram", "suffix", "draft"], ["naive", "draft:k=1", "draft:k=2"]
     ]  # fmt: skip
     assert blocks(entries[:1]) == [[entries[0]]]
     clock = itertools.count(1)
     monkeypatch.setattr(timing, "time_lane", lambda lane: timed(next(clock)))
-    asked = [bench.Question("q", "story", "Once upon a time", False, {})]
-    taken = [s for s in timing.samples(models, entries, asked, 2, {"max_new_tokens": 4}) if s]
+    questions = [bench.Question("q", "story", "Once upon a time", False, {})]
+    taken = [s for s in timing.samples(models, entries, questions, 2, {"max_new_tokens": 4}) if s]
     runs = {s.timing.seconds: s.entry.label for s in taken}
-    forth = [*labels[:4], "naive", *labels[4:]]
-    back = [*labels[:3:-1], "naive", *labels[3::-1]]
-    assert [runs[seconds] for seconds in sorted(runs)] == forth + back, "in the order in which they ran"
+    forward = [*labels[:4], "naive", *labels[4:]]
+    backward = [*labels[:3:-1], "naive", *labels[3::-1]]
+    assert [runs[seconds] for seconds in sorted(runs)] == forward + backward, "in the order in which they ran"
     first = min(runs)
-    for label, beside in (("draft", (0, 13)), ("draft:k=2", (4, 9)), ("draft:k=1", (4, 9))):
-        assert [s.naive.seconds - first for s in taken if s.entry.label == label] == [*beside]
+    for label, naive_runs in (("draft", (0, 13)), ("draft:k=2", (4, 9)), ("draft:k=1", (4, 9))):
+        assert [s.naive.seconds - first for s in taken if s.entry.label == label] == [*naive_runs]
     assert all(s.naive is s.timing for s in taken if s.entry.label == "naive")
     assert len([s for s in taken if s.entry.label == "naive"]) == 4
 
@@ -89,7 +89,7 @@ def timed(seconds):
     return Timing(tuple(range(4)), seconds, 4, 0, 0, 0, seconds, 0, 0.1, None)
 
 
-def test_of_an_even_number_of_runs_the_slower_in_the_middle_counts():
+def test_the_median_of_an_even_number_of_runs_is_the_slower_one():
     runs = [timed(seconds) for seconds in (3, 27, 5, 0)]
     assert timing.median_run(runs) is runs[2] and timing.median_run(runs[:1]) is runs[0]
 
@@ -99,7 +99,7 @@ def test_a_report_becomes_tables(models):
     methods = ["draft", "draft:k=2", "hf-assisted:attention=sdpa,k=3"]
     *_, last = bench.measure(models, methods, questions, repeat=1, max_new_tokens=10)
     report = last.result
-    text = re.sub(" +", " ", tables.of_report(report, bench.tables(report)))
+    text = re.sub(" +", " ", tables.report_markdown(report, bench.tables(report)))
     assert "| `draft` |" in text
     assert "`hf-assisted`, 1 setting |" in text
     assert "k = 2" in text

@@ -1,4 +1,4 @@
-"""The command line, as a user runs it: documents on stdout, errors in words, exit codes."""
+"""The command line: documents on stdout, error messages on stderr, exit codes."""
 
 import json
 import os
@@ -18,24 +18,24 @@ pytestmark = [pytest.mark.models, pytest.mark.long]
 
 
 def run(arguments, code=0):
-    """A process of its own."""
+    """Run a command in another process."""
     command, env = [sys.executable, *shlex.split(arguments)], {**os.environ, "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done
+    process = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert process.returncode == code, process.stdout + process.stderr
+    assert "Traceback" not in process.stderr
+    return process
 
 
 @pytest.fixture(autouse=True)
 def loaded(models, monkeypatch):
-    """In this process "pocket" is the family that the other tests have loaded."""
+    """Use the loaded family of the other tests for "pocket" in this process."""
     load = hub.load
-    monkeypatch.setattr(hub, "load", lambda spec, *rest, **kw: models if spec == "pocket" else load(spec, *rest, **kw))
+    monkeypatch.setattr(hub, "load", lambda spec, *args, **kw: models if spec == "pocket" else load(spec, *args, **kw))
 
 
 @pytest.fixture
 def cli(capsys):
-    """The same command in this process; what it wrote to stdout."""
+    """Run a command in this process, and return its stdout."""
 
     def call(arguments):
         capsys.readouterr()
@@ -54,8 +54,8 @@ def test_run_prints_the_text_and_the_comparison(cli):
 
 def test_run_json_is_one_trace_and_nothing_else():
     arguments = "--method ngram --race --json --max-new-tokens 16 --option candidates=3"
-    done = run(f"-m lookahead run 'Once upon a time' {arguments}")
-    trace = lookahead.Trace.from_json(done.stdout)
+    process = run(f"-m lookahead run 'Once upon a time' {arguments}")
+    trace = lookahead.Trace.from_json(process.stdout)
     assert [lane.method for lane in trace.lanes] == ["naive", "ngram"]
     assert trace.lanes[1].options == {"candidates": 3}
     assert len(trace.lanes[0].tokens) == 16
@@ -70,7 +70,7 @@ def test_calibrate_json(cli, tmp_path):
     assert report["probe"]["compared"] > 0
 
 
-def test_a_number_format_may_be_asked_for():
+def test_the_number_format_is_an_option():
     report = json.loads(run("-m lookahead calibrate --json --dtype float32").stdout)
     assert report["machine"]["dtype"] == "float32"
     assert report["exactness"] == "bit-exact"
@@ -80,15 +80,15 @@ def test_a_number_format_may_be_asked_for():
 @pytest.mark.parametrize(
     ("begin", "arguments"), [(main, ["calibrate", "--models", f"{POCKET / 'target'}"]), (app.main, ["--port", "0"])]
 )
-def test_an_unknown_number_format_is_refused_in_a_line(begin, arguments, capsys, monkeypatch):
-    monkeypatch.setenv("LOOKAHEAD_DTYPE", "auto")  # what the option sets, as it was afterwards
+def test_an_unknown_number_format_prints_one_line(begin, arguments, capsys, monkeypatch):
+    monkeypatch.setenv("LOOKAHEAD_DTYPE", "auto")  # restored after the test: --dtype sets it
     assert begin([*arguments, "--dtype", "float9"]) == 2
-    refused = capsys.readouterr().err
-    assert refused.count("\n") == 1
-    assert "float9" in refused and "bfloat16, float32" in refused
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert "float9" in message and "bfloat16, float32" in message
 
 
-def test_bench_json_holds_the_contract(tmp_path, cli):
+def test_bench_json_has_the_documented_keys(tmp_path, cli):
     prompts = tmp_path / "p.jsonl"
     lines = [
         {"id": "a", "category": "x", "prompt": "Once upon a time", "chat": False},
@@ -145,19 +145,19 @@ BAD = [
 
 
 @pytest.mark.parametrize(("arguments", "word"), BAD, ids=lambda x: " ".join(x)[:40] if isinstance(x, list) else None)
-def test_bad_input_exits_2_with_words(arguments, word, capsys):
+def test_invalid_input_exits_2_with_a_message(arguments, word, capsys):
     try:
         code = main(arguments)
     except SystemExit as stop:  # argparse
         code = stop.code
-    seen = capsys.readouterr()
+    output = capsys.readouterr()
     assert code == 2
-    assert word in seen.err
-    assert not seen.out
-    assert "Traceback" not in seen.err
+    assert word in output.err
+    assert not output.out
+    assert "Traceback" not in output.err
 
 
-def test_a_bad_prompts_file_names_its_line(tmp_path, capsys):
+def test_an_invalid_prompts_file_is_reported_with_its_line(tmp_path, capsys):
     for bad in ("{", "[]", '{"id": 1}', '{"prompt": 7}', '{"prompt": "a", "chat": "yes"}', "[" * 10_000):
         path = tmp_path / "bad.jsonl"
         path.write_text('{"prompt": "fine"}\n' + bad, encoding="utf-8")
@@ -172,7 +172,7 @@ def test_exit_code_2_from_a_real_process():
     assert "no such bundled family" in run("app.py --models nope", code=2).stderr
 
 
-def test_emoji_and_accents_are_welcome(cli):
+def test_emoji_and_accents_are_printed(cli):
     out = cli("run 'Zo\u00eb \U0001f438 said: na\u00efve' --max-new-tokens 8")
     assert out.startswith("Zo\u00eb \U0001f438 said: na\u00efve")
 
@@ -186,10 +186,10 @@ def test_any_text_on_any_terminal(encoding, arguments):
     command = [sys.executable, "-m", "lookahead", *shlex.split(arguments)]
     if arguments.startswith("run") and "--method" not in arguments:
         command += ["--max-new-tokens", "4", "--race"]
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, timeout=300)
-    assert b"Traceback" not in done.stderr, done.stderr.decode(errors="replace")
+    process = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, timeout=300)
+    assert b"Traceback" not in process.stderr, process.stderr.decode(errors="replace")
     if "--json" in arguments:
-        assert done.stdout.isascii()
-        assert "你好 🐸" in lookahead.Trace.from_json(done.stdout.decode()).prompt.text
+        assert process.stdout.isascii()
+        assert "你好 🐸" in lookahead.Trace.from_json(process.stdout.decode()).prompt.text
     else:
-        assert done.returncode == (2 if "--method" in arguments else 0)
+        assert process.returncode == (2 if "--method" in arguments else 0)

@@ -1,4 +1,4 @@
-"""Every bug is caught by the test it names, and the same test passes without it. And no bug stays behind."""
+"""The test that a bug names fails with the bug and passes without it. No bug remains after a run."""
 
 import ast
 
@@ -16,7 +16,7 @@ PROMPT = "Name: Anna\nAge: 7\nCity: Denver\n\nName: Ben\nAge: 8\nCity: Miami\n\n
 
 
 @pytest.mark.parametrize("bug", BUGS.values(), ids=list(BUGS))
-def test_every_bug_is_caught_by_the_test_it_names(bug):
+def test_every_bug_fails_the_test_that_it_names(bug):
     (finding,) = catch(bug)
     assert finding.test == bug.test
     assert not finding.passed, finding.sentence
@@ -30,15 +30,15 @@ def test_without_a_bug_every_test_passes():
 
 
 @pytest.mark.parametrize("bug", BUGS.values(), ids=list(BUGS))
-def test_a_bug_harms_what_it_says(bug):
-    """Text bugs fail the tests of texts; those of speed and of the distribution print what a right run prints."""
+def test_a_bug_has_the_stated_harm(bug):
+    """Text bugs fail a test of the text. With speed and distribution bugs, greedy texts are correct."""
     text = [next(catch(bug, test)) for test in list(CHECKS)[:2]]
     if bug.harm == bugs.TEXT:
         assert not all(finding.passed for finding in text)
     else:
         assert all(finding.passed for finding in text), text
     if bug.harm == bugs.SPEED:
-        assert next(catch(bug, "texts_follow_the_targets_distribution")).passed
+        assert next(catch(bug, "samples_follow_the_target_distribution")).passed
 
 
 def test_the_tests_exist_under_their_names():
@@ -48,7 +48,7 @@ def test_the_tests_exist_under_their_names():
 
 
 def test_bugs_replace_parts_and_change_nothing_of_the_engine():
-    """No assignment to a thing that is not the bug's own, no setattr, no global: a bug cannot outlive its run."""
+    """The module has no setattr, no global and no assignment to other objects' attributes, so no bug outlives its run."""
     tree = ast.parse((ROOT / "lookahead" / "measure" / "bugs.py").read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         assert not isinstance(node, (ast.Global, ast.Nonlocal, ast.Delete))
@@ -61,11 +61,11 @@ def test_bugs_replace_parts_and_change_nothing_of_the_engine():
             assert not isinstance(target, ast.Attribute) or target.value.id == "self"
 
 
-def test_the_engine_does_not_know_the_bugs():
+def test_the_engine_does_not_import_bugs():
     package = ROOT / "lookahead"
     for path in package.rglob("*.py"):
-        home = path.relative_to(package).parts[0]
-        if home not in ("measure", "page"):
+        folder = path.relative_to(package).parts[0]
+        if folder not in ("measure", "page"):
             source = path.read_text(encoding="utf-8")
             assert "bugs" not in ast_imports(source), path
 
@@ -75,42 +75,42 @@ def ast_imports(source):
     return {(node.module or "").split(".")[0] for node in nodes} | {a.name for n in nodes for a in n.names}
 
 
-def test_on_the_bundled_models_the_damage_shows_and_then_is_gone(models):
+def test_bugs_change_the_text_of_the_bundled_models_only_while_on(models):
     options = {"max_new_tokens": 32, "k": 4, "details": False}
     assert_agrees(models, PROMPT, "draft", **options)
-    right, alone = (emitted(lookahead.decode(models, PROMPT, method=m, **options)) for m in ("draft", "naive"))
+    correct, naive_ids = (emitted(lookahead.decode(models, PROMPT, method=m, **options)) for m in ("draft", "naive"))
     for bug in BUGS.values():
         sampled = {"temperature": 0.8, "rule": "rejection"} if bug.rule else {}
         running = bugs.race(models, PROMPT, bug, **{**options, **sampled, "details": True})
         trace = Trace.from_json(finished(running).to_json())
         naive, broken = trace.lanes
-        assert naive.tokens == alone or bug.rule
+        assert naive.tokens == naive_ids or bug.rule
         if bug.id in ("no-rollback", "prefix-dropped", "rows-misread"):
             assert broken.tokens != naive.tokens
             assert trace.agreement(1)["identical"] is False
         if bug.id == "bonus-lost":
             assert_badges(trace, bug.id)
-            honest = lookahead.decode(models, PROMPT, method="draft", **options)
-            assert len(broken.verified) > sum(1 for _ in honest) - 1, "more passes for the same text"
-    assert emitted(lookahead.decode(models, PROMPT, method="draft", **options)) == right
+            steps = lookahead.decode(models, PROMPT, method="draft", **options)
+            assert len(broken.verified) > sum(1 for _ in steps) - 1, "more passes for the same text"
+    assert emitted(lookahead.decode(models, PROMPT, method="draft", **options)) == correct
 
 
-def test_an_overlooked_end_is_written_over(models):
-    """A perfect draft of a text with a stop string in it: the broken lane runs past it."""
+def test_an_ignored_stop_string_does_not_end_the_text(models):
+    """The target is its own draft model, so drafts continue after the stop string."""
     import dataclasses
 
-    selfish = dataclasses.replace(models, drafts={"draft": models.target})
-    whole = emitted(lookahead.decode(models, PROMPT, method="naive", max_new_tokens=30, details=False))
-    stop = models.tokenizer.decode(whole[10:12])
-    running = bugs.race(selfish, PROMPT, BUGS["eos-ignored"], max_new_tokens=30, k=6, stop=(stop,))
+    self_drafting = dataclasses.replace(models, drafts={"draft": models.target})
+    text = emitted(lookahead.decode(models, PROMPT, method="naive", max_new_tokens=30, details=False))
+    stop = models.tokenizer.decode(text[10:12])
+    running = bugs.race(self_drafting, PROMPT, BUGS["eos-ignored"], max_new_tokens=30, k=6, stop=(stop,))
     trace = finished(running)
     naive, broken = trace.lanes
     assert len(broken.tokens) > len(naive.tokens)
-    same, badge = broken.tokens[: len(naive.tokens)] == naive.tokens, trace.agreement(1)["badge"]
-    assert same or "a tie of" in badge, badge
+    identical, badge = broken.tokens[: len(naive.tokens)] == naive.tokens, trace.agreement(1)["badge"]
+    assert identical or "a tie of" in badge, badge
 
 
-def test_a_broken_race_may_be_closed_half_way(models):
+def test_a_broken_race_may_be_closed_early(models):
     running = bugs.race(models, PROMPT, BUGS["no-rollback"], max_new_tokens=30, details=False)
     for _, _ in zip(running, range(6), strict=False):
         pass
@@ -119,7 +119,7 @@ def test_a_broken_race_may_be_closed_half_way(models):
     assert emitted(lookahead.decode(models, PROMPT, method="draft", max_new_tokens=8))
 
 
-def test_what_is_asked_for_wrongly_is_refused(models):
+def test_invalid_arguments_raise(models):
     with pytest.raises(LookaheadError, match="choose one of"):
         bugs.find("nope")
     with pytest.raises(LookaheadError, match="rejection"):

@@ -1,4 +1,4 @@
-"""Experiments and sweeps: the bookkeeping is exact, the words follow from the numbers, and all can be stopped."""
+"""Experiments and sweeps: their numbers, sentences and outcomes, and that a run may be closed."""
 
 import dataclasses
 import json
@@ -20,7 +20,6 @@ from lookahead.measure.timing import Question, Sample, Timing, read_entry
 TINY = {"repeats": 1, "prompts": 1, "tokens": 6}
 CURVE = CostCurve((1, 2, 3, 5, 9, 17, 33), (0.005, 0.0052, 0.0054, 0.0058, 0.0066, 0.0078, 0.01))
 COSTS = PassCosts(CURVE)
-DEAR = PassCosts(CostCurve((1, 2, 33), (0.005, 0.01, 0.165)))
 
 
 def timing(tokens=12, seconds=0.06, passes=12, drafted=0, tested=0, accepted=0, verify_s=0.05, propose_s=0.0):
@@ -30,7 +29,7 @@ def timing(tokens=12, seconds=0.06, passes=12, drafted=0, tested=0, accepted=0, 
 
 def sampled(runs, naive):
     question, entry = Question("q", "c", "x", False), read_entry("draft")
-    return [Sample(0, question, entry, run, plain) for run, plain in zip(runs, naive, strict=True)]
+    return [Sample(0, question, entry, *pair) for pair in zip(runs, naive, strict=True)]
 
 
 def row(speedup=2.0, tokens=3.0, cost=1.5, acceptance=0.7, drafted=4.0):
@@ -39,47 +38,47 @@ def row(speedup=2.0, tokens=3.0, cost=1.5, acceptance=0.7, drafted=4.0):
     )
 
 
-# ------------------------------------------------------------------ rows and words
+# ------------------------------------------------------------------ rows and sentences
 
 
 def test_a_row_by_hand():
     naive = [timing(), timing(seconds=0.12)]
     ours = [timing(seconds=0.03, passes=4, drafted=16, tested=10, accepted=8, verify_s=0.02, propose_s=0.008)] * 2
-    found = row_of(sampled(ours, naive))
-    assert found.speedup == pytest.approx(0.12 / 0.03), "of two runs the slower"
-    assert (found.low, found.high) == (pytest.approx(2), pytest.approx(4))
-    assert found.tokens_per_pass == 3 and found.acceptance == 0.8 and found.drafted_per_pass == 4
-    assert found.pass_cost == pytest.approx((0.03 / 4) / (0.12 / 12))
-    assert found.verify_cost == pytest.approx((0.02 / 4) / (0.12 / 12))
-    assert found.draft_cost == pytest.approx((0.008 / 4) / (0.12 / 12))
-    assert found.predicted == pytest.approx(0.005 * 12 / 0.03)
-    assert found.speedup == pytest.approx(found.tokens_per_pass / found.pass_cost), "the arithmetic adds up"
-    slow, quick = timing(seconds=0.05, passes=6, drafted=6, tested=6, accepted=6), timing(seconds=0.02, passes=2)
-    found = row_of(sampled([slow, ours[0], quick], [naive[0]] * 3))
-    assert found.tokens_per_pass == 3 and found.acceptance == 0.8, "of the run that is shown: the median"
-    assert found.speedup == pytest.approx(found.tokens_per_pass / found.pass_cost)
+    result = row_of(sampled(ours, naive))
+    assert result.speedup == pytest.approx(0.12 / 0.03), "the slower of two runs"
+    assert (result.low, result.high) == (pytest.approx(2), pytest.approx(4))
+    assert result.tokens_per_pass == 3 and result.acceptance == 0.8 and result.drafted_per_pass == 4
+    assert result.pass_cost == pytest.approx((0.03 / 4) / (0.12 / 12))
+    assert result.verify_cost == pytest.approx((0.02 / 4) / (0.12 / 12))
+    assert result.draft_cost == pytest.approx((0.008 / 4) / (0.12 / 12))
+    assert result.predicted == pytest.approx(0.005 * 12 / 0.03)
+    assert result.speedup == pytest.approx(result.tokens_per_pass / result.pass_cost), "the numbers are consistent"
+    slow, fast = timing(seconds=0.05, passes=6, drafted=6, tested=6, accepted=6), timing(seconds=0.02, passes=2)
+    result = row_of(sampled([slow, ours[0], fast], [naive[0]] * 3))
+    assert result.tokens_per_pass == 3 and result.acceptance == 0.8, "the numbers of the median run"
+    assert result.speedup == pytest.approx(result.tokens_per_pass / result.pass_cost)
 
 
-def test_words_follow_from_the_numbers():
-    fast, slow = Arm.of("fast", "draft", [row()]), Arm.of("slow", "draft", [row(0.8, 1.2, 1.5, 0.1)])
-    assert "70% of the tested ones were accepted" in because(fast) and "3.00 / 1.50 = 2.00x" in because(fast)
-    assert "mostly in what a pass writes" in difference(fast, slow)
-    dear = Arm.of("dear", "draft", [row(1.0, 2.9, 2.9)])
-    assert "mostly in what a pass costs" in difference(fast, dear)
-    assert "nothing was drafted" in because(Arm.of("idle", "draft", [row(1.0, 1.0, 1.0, None, 0.0)]))
+def test_sentences_follow_from_the_numbers():
+    fast, slow = Arm.from_rows("fast", "draft", [row()]), Arm.from_rows("slow", "draft", [row(0.8, 1.2, 1.5, 0.1)])
+    assert "70% of the tested tokens were accepted" in because(fast) and "3.00 / 1.50 = 2.00x" in because(fast)
+    assert "mainly in tokens per pass" in difference(fast, slow)
+    expensive = Arm.from_rows("expensive", "draft", [row(1.0, 2.9, 2.9)])
+    assert "mainly in the cost of a pass" in difference(fast, expensive)
+    assert "no tokens were drafted" in because(Arm.from_rows("idle", "draft", [row(1.0, 1.0, 1.0, None, 0.0)]))
     assert "not measured" in because(Arm("none", "draft"))
 
 
-def test_beside_a_title_nobody_reads_it_again():
+def test_a_claim_does_not_repeat_its_title():
     claimed = {e.id: e.claimed for e in EXPERIMENTS.values()}
     assert claimed["short-outputs"] == "to help less" and claimed["memory-bound"] == "to help: spare compute"
     assert claimed["good-match"] == "2-3×" and claimed["generations"].startswith("A block in one pass")
     assert not any(e.title in e.claimed for e in EXPERIMENTS.values())
 
 
-def test_the_seeds_claims_stand_in_its_words():
-    brief = [e.claim for e in EXPERIMENTS.values() if e.group == TABLE]
-    assert brief == ["2-3×", "2-4×", "3-5× (n-gram)", "1.5-2×", "~1× (no benefit)"]
+def test_claims_are_quoted():
+    claims = [e.claim for e in EXPERIMENTS.values() if e.group == TABLE]
+    assert claims == ["2-3×", "2-4×", "3-5× (n-gram)", "1.5-2×", "~1× (no benefit)"]
     assert [len([e for e in EXPERIMENTS.values() if e.group == group]) for group in (TABLE, HELPS, HURTS, NEWER)] == [
         5,
         4,
@@ -103,13 +102,13 @@ def test_a_claim_with_numbers_needs_the_whole_interval(speedups, outcome):
 
 
 def arm(label, *speedups):
-    """An arm with one prompt for each speedup."""
-    return Arm.of(label, "draft", [dataclasses.replace(row(s), question=str(i)) for i, s in enumerate(speedups)])
+    """Return an arm with one prompt for each speedup."""
+    return Arm.from_rows(label, "draft", [dataclasses.replace(row(s), question=str(i)) for i, s in enumerate(speedups)])
 
 
 def test_a_claim_without_numbers_is_a_comparison():
     better, worse = arm("a", 2.0, 3.0), arm("b", 1.5, 2.4)
-    assert Result(EXPERIMENTS["long-outputs"], (better, worse)).outcome == CLAIMED, "of each prompt, so spread cancels"
+    assert Result(EXPERIMENTS["long-outputs"], (better, worse)).outcome == CLAIMED, "ratios are per prompt"
     assert Result(EXPERIMENTS["long-outputs"], (worse, better)).outcome == NOT
     assert Result(EXPERIMENTS["long-outputs"], (better, arm("b", 2.1, 2.8))).outcome == UNSURE
     assert Result(EXPERIMENTS["long-outputs"], (arm("a", 2.0), arm("b", 1.5))).outcome == UNSURE, "one prompt"
@@ -124,29 +123,29 @@ def test_a_claim_without_numbers_is_a_comparison():
     assert "off from 2" in bound.why and "320 rows instead of 64" in bound.why
 
 
-# ------------------------------------------------------------------ for real
+# ------------------------------------------------------------------ with the bundled models
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=list(EXPERIMENTS))
-def test_every_experiment_runs_and_tells_what_it_knows_on_the_way(models, experiment):
+def test_every_experiment_runs_and_yields_its_results(models, experiment):
     if experiment.batches:
         experiment = dataclasses.replace(experiment, batches=experiment.batches[:3])
-    laps = [lap for lap in experiment.run(models, **TINY) if lap]
-    assert [lap.done for lap in laps] == sorted(lap.done for lap in laps)
-    assert laps[-1].done == laps[-1].total
-    result = laps[-1].result
+    updates = [update for update in experiment.run(models, **TINY) if update]
+    assert [update.done for update in updates] == sorted(update.done for update in updates)
+    assert updates[-1].done == updates[-1].total
+    result = updates[-1].result
     assert result.outcome and result.why
     for arm in result.arms:
         assert arm.low <= arm.median <= arm.high
-        for one in arm.rows:
-            assert one.speedup == pytest.approx(one.tokens_per_pass / one.pass_cost, rel=1e-6)
-            assert one.identical or models.exactness != "bit-exact"
+        for measured in arm.rows:
+            assert measured.speedup == pytest.approx(measured.tokens_per_pass / measured.pass_cost, rel=1e-6)
+            assert measured.identical or models.exactness != "bit-exact"
     assert [level.at_once for level in result.batches] == list(experiment.batches)
     assert all(level.interval[0] <= level.speedup <= level.interval[1] for level in result.batches)
     json.dumps(experiments.document(models, [result], 1))
 
 
-def test_it_says_which_draft_models_it_lacks(models):
+def test_missing_draft_models_are_reported(models):
     assert all(not experiment.missing(models) for experiment in EXPERIMENTS.values())
     pair = dataclasses.replace(models, drafts={"draft": models.drafts["draft"]})
     lacking = [e.id for e in EXPERIMENTS.values() if e.missing(pair) == ["offdomain"]]
@@ -155,7 +154,7 @@ def test_it_says_which_draft_models_it_lacks(models):
         next(EXPERIMENTS["alignment"].run(pair, **TINY))
 
 
-def test_it_says_which_trained_heads_it_lacks(models):
+def test_missing_trained_heads_are_reported(models):
     headless = dataclasses.replace(models, heads={})
     lacking = {e.id: e.missing(headless) for e in EXPERIMENTS.values() if e.missing(headless)}
     assert lacking == {"generations": ["block", "eagle", "medusa"]}
@@ -163,28 +162,28 @@ def test_it_says_which_trained_heads_it_lacks(models):
         next(EXPERIMENTS["generations"].run(headless, **TINY))
 
 
-def test_generations_are_compared_with_the_one_before():
+def test_generations_are_compared_with_the_previous_one():
     block, eagle = arm("block", 2.5, 2.6), arm("eagle", 2.0, 2.1)
-    rest = (Arm("medusa", "medusa"), Arm("draft", "draft"))
-    assert Result(EXPERIMENTS["generations"], (block, eagle, *rest)).outcome == CLAIMED
-    assert Result(EXPERIMENTS["generations"], (eagle, block, *rest)).outcome == NOT
+    others = (Arm("medusa", "medusa"), Arm("draft", "draft"))
+    assert Result(EXPERIMENTS["generations"], (block, eagle, *others)).outcome == CLAIMED
+    assert Result(EXPERIMENTS["generations"], (eagle, block, *others)).outcome == NOT
 
 
-def test_an_experiment_may_be_left_and_what_ran_is_kept(models):
+def test_an_experiment_may_be_closed_and_its_results_remain(models):
     running = EXPERIMENTS["alignment"].run(models, 2, prompts=2, tokens=6)
-    for lap in filter(None, running):
-        if lap.result.measured.median:
+    for update in filter(None, running):
+        if update.result.measured.median:
             break
     running.close()
-    assert lap.result.arms[0].rows and lap.done < lap.total
-    assert because(lap.result.arms[0])
+    assert update.result.arms[0].rows and update.done < update.total
+    assert because(update.result.arms[0])
     assert emitted(lookahead.decode(models, "Once", method="draft", max_new_tokens=4))
 
 
 def test_sweeps_measure_and_predict(models):
-    laps = [lap for lap in sweeps.sweep(models, "draft-length", (1, 3), repeats=1, tokens=12, most=1) if lap]
-    sweep = laps[-1].result
-    assert [point.x for point in sweep.points] == [1, 3] and laps[-1].done == laps[-1].total == 2
+    *_, last = sweeps.sweep(models, "draft-length", (1, 3), repeats=1, tokens=12, most=1)
+    sweep = last.result
+    assert [point.x for point in sweep.points] == [1, 3] and last.done == last.total == 2
     for point in sweep.points:
         k, draft = int(point.x), models.costs.drafters["draft"]
         c = (draft.token_s + draft.switch_s(k) / k) / models.costs.pass_s(1)
@@ -204,17 +203,17 @@ def test_sweeps_measure_and_predict(models):
             assert [point.arm.rows[0].new_tokens for point in last.result.points] == [4, 8]
 
 
-def test_a_sweep_may_be_left(models):
+def test_a_sweep_may_be_closed(models):
     running = sweeps.sweep(models, "temperature", (0.0, 1.0), repeats=1, tokens=6, most=1)
-    for lap in filter(None, running):
-        if lap.result.points:
+    for update in filter(None, running):
+        if update.result.points:
             break
     running.close()
-    assert len(lap.result.points) == 1
+    assert len(update.result.points) == 1
 
 
 def test_the_prediction_is_the_formula():
-    assert [COSTS.predict(alpha, 0).speedup for alpha in (0.0, 0.5, 1.0)] == [1.0, 1.0, 1.0], "nothing drafted"
+    assert [COSTS.predict(alpha, 0).speedup for alpha in (0.0, 0.5, 1.0)] == [1.0, 1.0, 1.0], "without drafts"
     assert COSTS.predict(1.0, 8).speedup == pytest.approx(9 / (0.0066 / 0.005))
     assert COSTS.predict(0.0, 8).speedup == pytest.approx(1 / (0.0066 / 0.005))
     drafter = DrafterCosts(CostCurve((1,), (0.001,)), cold_s=(0.0003, 0.0001), return_s=0.0001)
@@ -239,7 +238,7 @@ def test_the_command_lists_runs_and_updates(capsys, tmp_path, models, monkeypatc
     monkeypatch.setattr("lookahead.family.models.load", lambda *_, **__: models)
     monkeypatch.setenv("COLUMNS", "200")  # a narrow terminal wraps the table's cells
     assert main(["lab", "--json"]) == 0
-    assert [one["id"] for one in json.loads(capsys.readouterr().out)] == list(EXPERIMENTS)
+    assert [entry["id"] for entry in json.loads(capsys.readouterr().out)] == list(EXPERIMENTS)
     assert main(["lab"]) == 0
     assert "good-match" in capsys.readouterr().out
     page = tmp_path / "page.md"
@@ -248,8 +247,8 @@ def test_the_command_lists_runs_and_updates(capsys, tmp_path, models, monkeypatc
     assert main(["lab", "good-match,short-outputs", "--json", *tiny]) == 0
     report = json.loads(capsys.readouterr().out)
     assert [e["id"] for e in report["experiments"]] == ["good-match", "short-outputs"]
-    for one in report["experiments"]:
-        assert one["low"] <= one["median"] <= one["high"] and one["why"] and one["arms"][0]["rows"]
+    for e in report["experiments"]:
+        assert e["low"] <= e["median"] <= e["high"] and e["why"] and e["arms"][0]["rows"]
     text = page.read_text(encoding="utf-8")
     text = re.sub(" +", " ", text)
     assert text.startswith("before <!-- lab -->\n| performance expectations |") and text.endswith("<!-- /lab --> after")
@@ -263,7 +262,7 @@ def test_the_command_lists_runs_and_updates(capsys, tmp_path, models, monkeypatc
     [(["nope"], "choose from all"), (["all", "--repeat", "0"], "repeat"), (["all", "--update", "/no/file"], "lab")],
     ids=str,
 )
-def test_bad_words_on_the_command_line(arguments, word, capsys):
+def test_invalid_arguments_exit_2(arguments, word, capsys):
     from lookahead.__main__ import main
 
     assert main(["lab", *arguments]) == 2
@@ -271,9 +270,9 @@ def test_bad_words_on_the_command_line(arguments, word, capsys):
 
 
 def test_the_report_becomes_tables(models):
-    result = Result(EXPERIMENTS["good-match"], (Arm.of("x", "draft", [row(2.5)]),))
-    silent = Result(EXPERIMENTS["alignment"], (Arm("x", "draft"), Arm("y", "draft")))
-    report = experiments.document(models, [result, silent], 1)
-    text = re.sub(" +", " ", tables.of_report(report, experiments.tables(report)))
-    assert "| Good draft model match | 2-3× | x: 2.50x | - | 2.40x to 2.60x | | no sure difference |" in text
+    result = Result(EXPERIMENTS["good-match"], (Arm.from_rows("x", "draft", [row(2.5)]),))
+    unmeasured = Result(EXPERIMENTS["alignment"], (Arm("x", "draft"), Arm("y", "draft")))
+    report = experiments.document(models, [result, unmeasured], 1)
+    text = re.sub(" +", " ", tables.report_markdown(report, experiments.tables(report)))
+    assert "| Good draft model match | 2-3× | x: 2.50x | - | 2.40x to 2.60x | | inconclusive |" in text
     assert "| Good draft model alignment | to help | not measured |" in text

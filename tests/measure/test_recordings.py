@@ -1,4 +1,4 @@
-"""The bundled recordings: what is raced, how small it is kept, and that it comes back whole."""
+"""The bundled recordings: their races, their size, and that reading one restores the trace."""
 
 import json
 from importlib import import_module
@@ -16,8 +16,8 @@ BY_ID = {scenario.id: scenario for scenario in SCENARIOS}
 
 @pytest.fixture
 def raced(monkeypatch):
-    """Stands in for the race: remembers what was asked for and has a small one to show."""
-    asked = []
+    """Replace the race with one that returns a small trace; the value is the list of its calls."""
+    calls = []
     result = trace(lane("naive", 12), lane("draft", 12), max_new_tokens=12)
 
     class Fake(list):
@@ -25,42 +25,42 @@ def raced(monkeypatch):
             return result
 
     def race(models, prompt, methods, **options):
-        asked.append((models, prompt, methods, options))
+        calls.append((models, prompt, methods, options))
         return Fake([1, 2])
 
     monkeypatch.setattr(import_module("lookahead.trace.race"), "race", race)
-    return asked
+    return calls
 
 
-def test_every_scenario_is_raced_as_it_stands(raced, tmp_path):
-    told = list(recordings.write("models", tmp_path / "new", SCENARIOS))
-    files = told[-1].result
+def test_every_scenario_is_raced_with_its_options(raced, tmp_path):
+    updates = list(recordings.write("models", tmp_path / "new", SCENARIOS))
+    files = updates[-1].result
     assert [path.name for path in files] == [f"{scenario.id}.json" for scenario in SCENARIOS]
-    kept = raced[1:]
-    assert raced[0] == kept[0], "the first race warms up and is run again"
-    for scenario, (models, prompt, methods, options) in zip(SCENARIOS, kept, strict=True):
+    recorded = raced[1:]
+    assert raced[0] == recorded[0], "the first race is a warm-up"
+    for scenario, (models, prompt, methods, options) in zip(SCENARIOS, recorded, strict=True):
         assert (models, prompt, methods) == ("models", scenario.prompt, ["naive", *scenario.further, scenario.method])
         assert options["seed"] == recordings.SEED and options["chat"] == scenario.chat
         assert options["max_new_tokens"] <= recordings.MOST_NEW_TOKENS
         assert scenario.options.items() <= options.items()
-    assert told[0].text == "story" and told[-1].done == told[-1].total == len(SCENARIOS)
+    assert updates[0].text == "story" and updates[-1].done == updates[-1].total == len(SCENARIOS)
 
 
-def test_a_recording_is_short_and_comes_back_whole(tmp_path):
+def test_a_recording_is_short_and_restores_the_trace(tmp_path):
     race = trace(*(lane(method, 128, 8) for method in ("naive", "hybrid")), max_new_tokens=128)
     text = recordings.compact(race)
     assert len(text) < 150_000 and len(text) < 0.8 * len(race.to_json())
-    back = Trace.from_json(text)
+    restored = Trace.from_json(text)
     assert json.loads(text)["schema"] == "lookahead-trace/1"
-    assert [record.text for record in back.lanes] == [record.text for record in race.lanes]
-    assert back.lanes[1].steps[3].draft == race.lanes[1].steps[3].draft
-    assert recordings.compact(back) == text, "rounding twice changes nothing"
-    for ours, theirs in zip(back.lanes, race.lanes, strict=True):
-        assert ours.clock_s == pytest.approx(theirs.clock_s, abs=1e-6 * 2 * len(ours.steps))
-    assert back.stats(1)["speedup"] == pytest.approx(race.stats(1)["speedup"], rel=1e-3)
+    assert [record.text for record in restored.lanes] == [record.text for record in race.lanes]
+    assert restored.lanes[1].steps[3].draft == race.lanes[1].steps[3].draft
+    assert recordings.compact(restored) == text, "rounding twice changes nothing"
+    for lane_restored, original in zip(restored.lanes, race.lanes, strict=True):
+        assert lane_restored.clock_s == pytest.approx(original.clock_s, abs=1e-6 * 2 * len(original.steps))
+    assert restored.stats(1)["speedup"] == pytest.approx(race.stats(1)["speedup"], rel=1e-3)
 
 
-def test_reading(raced, tmp_path):
+def test_read_accepts_only_ids_of_scenarios(raced, tmp_path):
     list(recordings.write(None, tmp_path, [BY_ID["hot"]]))
     assert recordings.read("hot", tmp_path) is not None
     for name in ("story", "nothing", "../traces/story", "", "hot.json", "/etc/passwd"):
@@ -70,20 +70,20 @@ def test_reading(raced, tmp_path):
         recordings.read("hot", tmp_path)
 
 
-def test_the_bundled_story_is_there():
+def test_the_story_is_bundled():
     story = recordings.read("story")
     assert story.prompt.text == BY_ID["story"].prompt
     assert [record.method for record in story.lanes] == ["naive", BY_ID["story"].method]
 
 
-def test_choosing():
+def test_scenarios_are_chosen_by_id():
     assert recordings.choose(None, "pocket") == [*SCENARIOS, *TAUGHT]
     assert [scenario.id for scenario in recordings.choose("hot, story", "pocket")] == ["story", "hot"]
     with pytest.raises(SettingsError, match="choose from story"):
         recordings.choose("story,nope", "pocket")
 
 
-def test_the_command_refuses_in_words(tmp_path, capsys, monkeypatch):
+def test_invalid_arguments_print_a_message(tmp_path, capsys, monkeypatch):
     assert main(["record", "--only", "nope"]) == 2
     assert "choose from story" in capsys.readouterr().err
     (tmp_path / "file").write_text("", encoding="utf-8")
@@ -92,11 +92,11 @@ def test_the_command_refuses_in_words(tmp_path, capsys, monkeypatch):
     assert "give another folder" in capsys.readouterr().err
 
 
-def test_the_command_lists_what_it_wrote(raced, tmp_path, capsys, monkeypatch):
+def test_the_command_prints_the_files(raced, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("lookahead.family.hub.load", lambda spec: None)
     assert main(["record", "--only", "short,hot", "--out", str(tmp_path)]) == 0
-    seen = capsys.readouterr().out.splitlines()
-    assert [line.split(" ")[0] for line in seen] == [str(tmp_path / "hot.json"), str(tmp_path / "short.json")]
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(" ")[0] for line in lines] == [str(tmp_path / "hot.json"), str(tmp_path / "short.json")]
 
 
 def test_a_real_recording(models, tmp_path):

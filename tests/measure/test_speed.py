@@ -1,7 +1,6 @@
-"""Speed, with wide margins: the baseline is no straw man, and drafting pays where it should.
+"""Speed, with wide margins: naive decoding is as fast as transformers', and drafting is faster than naive decoding.
 
-Runs in turn, medians of many, so that a noisy machine shifts both sides. What this machine really
-reaches is in docs/benchmarks.md; the bars here are the least that would still be a product.
+Runs alternate and results are medians, so noise affects both sides. Measured speedups are in docs/benchmarks.md.
 """
 
 import statistics
@@ -25,24 +24,24 @@ RECORDS = "Name: Anna\nAge: 23\nCity: Denver\n\nName: Ben\nAge: 31\nCity: Miami\
 @pytest.fixture(autouse=True)
 def fast_format(models):
     if models.dtype != "bfloat16":
-        pytest.skip("float32 machine: a second row alone costs half a pass more")
+        pytest.skip("float32 machine: a second row costs half a pass")
 
 
-def test_naive_keeps_up_with_transformers_own_generate(models):
-    theirs = AutoModelForCausalLM.from_pretrained(POCKET / "target", dtype=torch.bfloat16).eval()
+def test_naive_is_as_fast_as_the_generate_of_transformers(models):
+    model = AutoModelForCausalLM.from_pretrained(POCKET / "target", dtype=torch.bfloat16).eval()
     ids, new = models.tokenizer(PROMPT)["input_ids"], 64
 
     def generate():
         with torch.inference_mode():
-            theirs.generate(torch.tensor([ids]), max_new_tokens=new, min_new_tokens=new, do_sample=False)
+            model.generate(torch.tensor([ids]), max_new_tokens=new, min_new_tokens=new, do_sample=False)
 
     def naive():
         assert len(emitted(lookahead.decode(models, ids, method="naive", max_new_tokens=new, details=False))) == new
 
     ratios = []
-    for turn in range(11):
+    for repetition in range(11):
         seconds = {}
-        for work in (generate, naive) if turn % 2 else (naive, generate):
+        for work in (generate, naive) if repetition % 2 else (naive, generate):
             start = perf_counter()
             work()
             seconds[work] = perf_counter() - start
@@ -60,8 +59,8 @@ def test_drafting_pays(models, prompt, method, least):
     assert statistics.median(ratios) >= least
 
 
-def test_a_hopeless_draft_costs_little(models, tmp_path):
-    """A random draft model under auto: it is given up, and the race is nearly naive."""
+def test_a_useless_draft_model_costs_little(models, tmp_path):
+    """With k = auto and a random draft model, drafting stops, and the lane is almost as fast as naive."""
     import dataclasses
 
     from conftest import tiny

@@ -465,7 +465,7 @@ def test_lesson_7_the_sketch():
 
 def test_lesson_7_every_bug_of_the_sketch_is_among_its_mistakes():
     for bug in bugs.BUGS.values():
-        if bug.seed:
+        if bug.in_sketch:
             assert bug.name.split()[-1] in text(7), bug.id
 
 

@@ -68,9 +68,7 @@ def test_a_claim_is_measured(visit):
     page.get_by_label("number input for repetitions").first.fill("1")
     row = page.locator(".la-claim").filter(has_text="Short outputs")
     row.get_by_role("button", name="Run").click()
-    row.locator("em").filter(has_text="so").or_(row.locator("em").filter(has_text="claimed")).or_(
-        row.locator("em").filter(has_text="difference")
-    ).wait_for(timeout=120_000)
+    row.locator("em").filter(has_text=re.compile("claimed|inconclusive")).wait_for(timeout=120_000)
     assert "x to " in row.inner_text()
     page.locator(".la-prose").filter(has_text="naive passes (").wait_for(timeout=120_000)
     page.locator(".js-plotly-plot").locator("visible=true").first.wait_for()
@@ -91,7 +89,7 @@ def test_batches_are_measured_here(visit):
     expect(section.locator(".js-plotly-plot")).to_have_count(2)
     expect(section.get_by_label("show a pass of")).to_have_value(re.compile(r"\d texts?"))
     drawn = section.locator(".js-plotly-plot").nth(1)
-    assert "drafted, accepted" in drawn.inner_text() and "the text's own row" in drawn.inner_text()
+    assert "drafted, accepted" in drawn.inner_text() and "root (the text's last token)" in drawn.inner_text()
 
 
 def test_the_decision_to_draft(visit):
@@ -102,7 +100,7 @@ def test_the_decision_to_draft(visit):
     page.get_by_role("option", name="15 seconds").click()
     section.get_by_role("button", name="Find out").click()
     expect(section.locator(".la-says").first).to_contain_text("Done.", timeout=120_000)
-    assert section.locator(".la-answer").inner_text().startswith(("On: ", "Off. "))
+    assert section.locator(".la-answer").inner_text().startswith(("On: ", "Off: "))
     expect(section.locator("tbody tr").first).to_be_visible()
     with page.expect_download() as download:
         section.get_by_role("link", name="decision.json").click()
@@ -215,7 +213,7 @@ def test_formats_and_threads_are_compared_and_rows_stay_after_stop(visit):
     assert page.locator(".la-says", has_text="Done.").count() == 0
     compare.click()
     page.locator(".la-says", has_text="Done.").wait_for()
-    assert page.locator(".la-answer").inner_text().startswith(("Fastest here", "In use is"))
+    assert "is in use" in page.locator(".la-answer").inner_text()
     assert "GB/s" in table.inner_text()
     page.locator(".js-plotly-plot").locator("visible=true").first.wait_for()
     expect(compare).to_be_enabled()

@@ -95,7 +95,7 @@ def test_an_engine_is_timed_without_its_prompt_and_compared_with_naive(models, n
     )
     (line,) = (line for line in report["against"] if line["rival"] == "vllm")
     assert line["ratio_median"] == pytest.approx(1 / rows["vllm"]["speedup"])
-    assert "`vllm`, 1 setting" in tables.of_report(report, bench.tables(report))
+    assert "`vllm`, 1 setting" in tables.report_markdown(report, bench.tables(report))
 
 
 def test_an_engine_is_paused_while_we_compute():

@@ -34,7 +34,7 @@ def add(server: ServerState, follow: Follow) -> Opening:
     passes = gr.State({})
     with gr.Row(elem_classes="la-do"):
         which = gr.Dropdown([], label="show a pass of", filterable=False, visible=False)
-        number = gr.Slider(1, batches.PICTURES, 1, step=1, label="pass", visible=False)
+        number = gr.Slider(1, batches.SHOWN_PASSES, 1, step=1, label="pass", visible=False)
     picture = plot()
     follow(offered, method)
     work, outputs = with_visitor_models(server, _write), [advice, figure, rows, passes, which, number]

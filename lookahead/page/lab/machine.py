@@ -12,7 +12,7 @@ from ...drafting import DRAFTERS
 from ...family import threads
 from ...family.models import Models
 from ...measure import charts
-from ...measure.machine import Compared, Passes, PassParts, compare, take_apart
+from ...measure.machine import Combination, Comparison, PassParts, compare, time_parts
 from ...server.state import ServerState
 from ..parts import Follow, Opening, answer_html, exactness, markup, plot, plot_update, prose, table
 from ..running import buttons, follow_progress, run_and_stop, with_visitor_models
@@ -88,7 +88,7 @@ def _take_apart(models: Models, dark: bool) -> Iterator[Any]:
     def show(parts: Sequence[PassParts]) -> list[Any]:
         return [_parts(parts), plot_update(charts.pass_parts(parts, dark))]
 
-    yield from follow_progress(lambda: take_apart(models), show, 2)
+    yield from follow_progress(lambda: time_parts(models), show, 2)
 
 
 def _parts(models: Sequence[PassParts]) -> str:
@@ -108,7 +108,7 @@ def _parts(models: Sequence[PassParts]) -> str:
 def _compare(models: Models, dark: bool) -> Iterator[Any]:
     compared = None
 
-    def show(newest: Compared) -> list[Any]:
+    def show(newest: Comparison) -> list[Any]:
         nonlocal compared
         compared = newest
         return [_comparison(newest), gr.skip()]
@@ -121,20 +121,20 @@ def _compare(models: Models, dark: bool) -> Iterator[Any]:
     ]  # at the end: drawing disturbs the measurement
 
 
-def _comparison(compared: Compared) -> str:
+def _comparison(compared: Comparison) -> str:
     caption = f"medians of {compared.visits}; 9 and 33 rows in one-row passes"
     heads = ["format", "threads", "1 row", "9 rows", "33 rows", "weights read"]
     rows = [
         [passes.dtype + (", in use" if passes.in_use else ""), str(passes.threads or "GPU"), *_cells(passes)]
-        for passes in compared.passes
+        for passes in compared.combinations
     ]
     # No line breaks in cells: on a phone, the table scrolls.
     cells = [[cell.replace(" ", "\u00a0") for cell in row] for row in (heads, *rows)]
     return answer_html(compared.verdict()) + table(cells[0], cells[1:], caption)
 
 
-def _cells(passes: Passes) -> list[str]:
+def _cells(passes: Combination) -> list[str]:
     if not passes.pass_s:
-        return ["", "", "", passes.left_out]
+        return ["", "", "", passes.skipped]
     ratios = [decimal(passes.seconds(n) / passes.pass_s[0]) if n <= passes.rows[-1] else "" for n in (9, 33)]
     return [seconds(passes.pass_s[0]), *ratios, speed(passes.bytes_per_s)]

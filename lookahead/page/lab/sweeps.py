@@ -8,8 +8,8 @@ import gradio as gr
 from ...core.numbers import decimal, percent, ratio
 from ...family.models import Models
 from ...measure import charts
-from ...measure.decision import shown
-from ...measure.sweeps import SEEN, SWEEPS, Sweep, sweep
+from ...measure.decision import with_interval
+from ...measure.sweeps import LONG_K, SWEEPS, Sweep, sweep
 from ...server.state import ServerState
 from ..parts import Follow, Opening, markup, plot, plot_update, status_line, table
 from ..running import buttons, follow_progress, run_and_stop, with_visitor_models
@@ -69,7 +69,7 @@ def _rows(swept: Sweep) -> str:
     def speed(value: float | None) -> str:
         return "" if value is None else ratio(value)
 
-    forecasts = {forecast.k: shown(forecast) for forecast in swept.forecasts}
+    forecasts = {forecast.k: with_interval(forecast) for forecast in swept.forecasts}
     rows = [
         [
             p.arm.label, percent(p.acceptance), decimal(p.arm.mean("tokens_per_pass")), speed(p.arm.median), speed(p.priced),
@@ -77,5 +77,5 @@ def _rows(swept: Sweep) -> str:
         ]
         for p in swept.points
     ]  # fmt: skip
-    theory = ["theory, verifying as measured", "theory, verifying for nothing"]
-    return table(["", "accepted", "tokens per pass", "measured", *theory, f"predicted from k = 1 and {SEEN}"], rows)
+    theory = ["theory, measured costs", "theory, free rows"]
+    return table(["", "accepted", "tokens per pass", "measured", *theory, f"predicted from k = 1 and {LONG_K}"], rows)

@@ -29,7 +29,7 @@ def add(server: ServerState, follow: Follow) -> Opening:
     """Add the section."""
 
     def shown(text: str) -> Recording:
-        recording = Recording.of(Trace.from_json(text) if text else recordings.read("story"))
+        recording = Recording.from_trace(Trace.from_json(text) if text else recordings.read("story"))
         server.limits.check(list(recording.prompt), len(recording.tokens))
         return recording
 
@@ -38,7 +38,7 @@ def add(server: ServerState, follow: Follow) -> Opening:
 
 def recording_sliders(scenario: str, method: str, k: int, options: Mapping[str, int]) -> None:
     """Add the sliders over a bundled recording, with the times of the machine that recorded it."""
-    recording = Recording.of(recordings.read(scenario))
+    recording = Recording.from_trace(recordings.read(scenario))
     _sliders(lambda _: recording, "''", "count the passes", method, k, options)
 
 

@@ -62,9 +62,8 @@ class CacheLayer:
         start, (_, heads, rows, dim) = self.length, keys.shape
         stop = start + rows
         if self.keys.dim() < 4 or stop > self.keys.shape[2]:
-            self.grow(
-                max(self.cache.capacity, capacity_for(stop)), heads, (dim, values.shape[3]), keys.dtype, keys.device
-            )
+            capacity = max(self.cache.capacity, capacity_for(stop))
+            self.grow(capacity, heads, (dim, values.shape[3]), keys.dtype, keys.device)
         self.length = stop
         self.keys[:, :, start:stop] = keys
         self.values[:, :, start:stop] = values

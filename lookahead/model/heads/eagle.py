@@ -33,9 +33,8 @@ class EagleNetwork(nn.Module):
         self.shape = shape
         self.fc = nn.Linear(shape.fed, shape.hidden, bias=False)
         self.input_norm = Norm(shape.fed, shape.eps) if shape.fed_norm == ALL_TAPS else None
-        self.fc_norm = nn.ModuleList(
-            Norm(shape.hidden, shape.eps) for _ in (shape.taps if shape.fed_norm == PER_TAP else ())
-        )
+        normed = shape.taps if shape.fed_norm == PER_TAP else ()
+        self.fc_norm = nn.ModuleList(Norm(shape.hidden, shape.eps) for _ in normed)
         self.layers = nn.ModuleList([FirstLayer(shape), *(Layer(shape) for _ in range(shape.layers - 1))])
         self.norm, self.rotary = Norm(shape.hidden, shape.eps), RotaryEmbedding(shape)
         self.register_buffer("embed", embed, persistent=False)
@@ -94,11 +93,8 @@ class EagleNetwork(nn.Module):
         text = tokens <= tokens[:, None]
         # First all rows are one group, which reads the text. Then each row is a separate group, which drafts.
         x, pairs = self.rows(ids[:, None, 1:], x, tokens[None], [], [], Mask(text[:, :0], text))
-        far, near, x = (
-            [KeyValues(*(part[:, 0] for part in layer)) for layer in pairs],
-            [],
-            x.transpose(1, 2).contiguous(),
-        )
+        far, near = [KeyValues(*(part[:, 0] for part in layer)) for layer in pairs], []
+        x = x.transpose(1, 2).contiguous()
         for step in range(1, steps + 1):
             x, logits = self.logits(x)
             yield logits[:, :, 0]
@@ -117,14 +113,12 @@ class EagleNetwork(nn.Module):
         """
         n, device = len(ids), states.device
         cache.rewind(start)
-        tokens, positions = torch.tensor(ids, device=device), torch.arange(start, start + n, device=device)
+        tokens, positions = torch.tensor([[ids]], device=device), torch.arange(start, start + n, device=device)
         chain = torch.ones(n, n, dtype=torch.bool, device=device).tril()
         if self.shape.window:
             chain &= ~chain.tril(-self.shape.window)
         mask = Mask(window_mask(self.shape.window, start, positions), chain)
-        x, pairs = self.rows(
-            tokens[None, None], self.features(states)[None, None], positions[None], cache.far, [], mask
-        )
+        x, pairs = self.rows(tokens, self.features(states)[None, None], positions[None], cache.far, [], mask)
         cache.append([KeyValues(*(part[:, 0] for part in layer)) for layer in pairs])
         return self.logits(x[0, 0, -1:])
 

@@ -125,9 +125,7 @@ def _near(equation: str, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch.einsum(equation, x, y)
     if scores:
         return (x[:, :, 0, None] * y[:, :, :, :, None]).sum(-1).permute(0, 3, 4, 1, 2)[:, :, :, :, None]
-    weights = x[:, :, :, :, 0].permute(0, 3, 4, 1, 2)[
-        ..., None
-    ]  # texts, groups, rows of the group, kv, heads of a kv, 1
+    weights = x[:, :, :, :, 0].permute(0, 3, 4, 1, 2)[..., None]  # [texts, groups, rows of the group, kv, group, 1]
     return (weights * y[:, :, :, :, None]).sum(2)[:, :, None]
 
 

@@ -8,11 +8,10 @@ plain Llamas.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -119,12 +118,8 @@ class Llama(Forward):
         return self.weights.parameters()
 
     def first(self, layers: int) -> Llama:
-        truncated: Any = copy.copy(self)
-        for name in ("model", "_packed", "_products"):
-            vars(truncated).pop(name, None)
-        truncated.shape = replace(self.shape, layers=layers)
-        truncated.weights = replace(self.weights, layers=self.weights.layers[:layers])
-        return truncated
+        shape, weights = replace(self.shape, layers=layers), replace(self.weights, layers=self.weights.layers[:layers])
+        return Llama(shape, weights, self._source, self.int8, self._shared)
 
     def converted(self, dtype: torch.dtype) -> Llama:
         return self if dtype == self.dtype else Llama(self.shape, self.weights.to(dtype), self._source)

@@ -31,23 +31,24 @@ from .vectors import (
     PANEL,
     PREFETCH,
     ROWS,
+    attention_kernel,
     bfloat16_at,
     exp,
     floats_at,
     int32_at,
     integers_at,
-    keys_block,
     maximum,
     read_numbers,
     round_if,
     round_up,
     store_numbers,
     to_bfloat16,
-    values_block,
 )
 
 ROW_GROUP = 24  # the most rows per sweep over the keys
 VALUE_BLOCK = 128  # values per block: all heads of a row group read them from the L1 cache
+
+keys_block, values_block = attention_kernel(KEY_BLOCK), attention_kernel(BLOCK, NARROW)
 
 
 @register_jitable
@@ -86,10 +87,7 @@ def _copy_strided(source, source_stride, destination, destination_stride, count,
 
 @njit(inline="always")
 def store_kv(numbers, heads, keys, values, capacity, column, dim, rounded, buffer):
-    """Store keys and then values, float32 [2 heads, dim] at `numbers`, in a column of the cache.
-
-    `buffer` has space for `dim` numbers.
-    """
+    """Store keys, then values, float32 [2 heads, dim] at `numbers`, in a column; `buffer` holds `dim` numbers."""
     size, interleave = 2 if rounded else 4, kv_interleave(dim, rounded)
     for head in range(heads):
         key = _key_at(keys + size * head * capacity * dim, column, dim, size, interleave)
@@ -114,16 +112,11 @@ def move_columns(buffers, layers, heads, capacity, dim, rounded, start, columns,
             head_offset = size * head * capacity * dim
             keys, values = addresses[layer, 0] + head_offset, addresses[layer, 1] + head_offset
             for i in range(count):
-                column, to = sources[i], start + i
-                key, value = (
-                    _key_at(keys, column, dim, size, interleave),
-                    _value_at(values, column, dim, size, interleave),
-                )
-                to_key, to_value = (
-                    _key_at(keys, to, dim, size, interleave),
-                    _value_at(values, to, dim, size, interleave),
-                )
+                key = _key_at(keys, sources[i], dim, size, interleave)
+                to_key = _key_at(keys, start + i, dim, size, interleave)
                 _copy_strided(key, KEY_BLOCK, to_key, KEY_BLOCK, dim // interleave, size * interleave)
+                value = _value_at(values, sources[i], dim, size, interleave)
+                to_value = _value_at(values, start + i, dim, size, interleave)
                 _copy_strided(value, interleave, to_value, interleave, dim, size)
 
 
@@ -138,10 +131,7 @@ def in_token_order(keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tens
 
 @njit(inline="always")
 def _scores(queries, count, keys, scores, words, stride, storage):
-    """Write the products of queries [count, words] and keys [words, KEY_BLOCK] to scores [count, KEY_BLOCK].
-
-    `stride` is the distance of rows of scores. Keys are in the format `storage`.
-    """
+    """Write the products of queries [count, words] and keys [words, KEY_BLOCK] to scores, rows `stride` apart."""
     first = 0
     while first < count:
         rows, query, score = tile_rows(count - first), queries + 4 * first * words, scores + 4 * first * stride
@@ -153,10 +143,7 @@ def _scores(queries, count, keys, scores, words, stride, storage):
 
 @njit(inline="always")
 def _softmax(score, weights, count, scaling, rounded, paired):
-    """Scale the scores [count] and compute their softmax.
-
-    The result replaces the scores or, if `paired`, goes to `weights` as bfloat16, padded with a zero to pairs.
-    """
+    """Scale scores [count] and replace them by their softmax; if `paired`, it goes to `weights` as bfloat16."""
     scores, shorts = carray(floats_at(score), count), carray(bfloat16_at(weights), count + 1)
     for k in range(count):
         scores[k] = round_if(round_if(scores[k], rounded) * scaling, rounded)
@@ -169,7 +156,7 @@ def _softmax(score, weights, count, scaling, rounded, paired):
             shorts[k] = to_bfloat16(scores[k] / total)
         else:
             scores[k] = round_if(scores[k] / total, rounded)
-    if paired and count % 2:
+    if paired and count % 2:  # the last number has no pair
         shorts[count] = 0
 
 
@@ -256,13 +243,11 @@ def attend(
                 _scores(queries, query_count, block, scratch + 4 * start, words, padded, block_storage)
             for query in range(query_count):
                 row, score = i + query % rows, scratch + 4 * query * padded
-                prefix_length, branch_length = prefixes[row], branch_lengths[row]
+                prefix_length, length = prefixes[row], prefixes[row] + branch_lengths[row]
                 scores = carray(floats_at(score), padded)
-                for k in range(branch_length):
+                for k in range(branch_lengths[row]):
                     scores[prefix_length + k] = scores[branches[row, k]]
-                _softmax(
-                    score, bf16_weights + 2 * query * padded, prefix_length + branch_length, scaling, rounded, paired
-                )
+                _softmax(score, bf16_weights + 2 * query * padded, length, scaling, rounded, paired)
             clear(sums, query_count * dim)
             for start in range(0, shared_prefix, VALUE_BLOCK):
                 count = min(VALUE_BLOCK, shared_prefix - start) // interleave
@@ -279,21 +264,8 @@ def attend(
                 for start in range(aligned, end, VALUE_BLOCK):
                     stop = min(start + VALUE_BLOCK, end)
                     _gather(value, size, dim, start, stop, prefix_length, branches[row], buffer, paired)
-                    part, count = (
-                        weight + 4 * (start // interleave),
-                        round_up(stop - start, interleave) // interleave,
-                    )
-                    _accumulate(
-                        group,
-                        part,
-                        buffer,
-                        row_sums,
-                        count,
-                        rows * weight_stride,
-                        dim,
-                        rows * dim,
-                        storage,
-                    )
+                    part, count = weight + 4 * (start // interleave), round_up(stop - start, interleave) // interleave
+                    _accumulate(group, part, buffer, row_sums, count, rows * weight_stride, dim, rows * dim, storage)
             for query in range(query_count):
                 row_sums = carray(floats_at(sums + 4 * query * dim), dim)
                 head, row = kv_head * group + query // rows, i + query % rows

@@ -43,10 +43,8 @@ def forward(kernels, sizes, weights, caches, rows, start, causal, states, state_
     prefix = new_columns[n:] + 1 if causal else np.full(slots, max_columns)
     columns = Columns(new_columns, prefix, np.zeros((slots, 1), np.int64), np.zeros(slots, np.int64))
     layer_floats = sum(layer_scratch_floats(sizes, slots, n, hidden, max_columns))
-    product_floats = temp_floats(n + slots, sizes.max_inputs)
-    scratch = np.empty(
-        n * (state_width + padded_hidden + hidden) + slots * hidden + layer_floats + product_floats, np.float32
-    )
+    floats = n * (state_width + padded_hidden + hidden) + slots * hidden + layer_floats
+    scratch = np.empty(floats + temp_floats(n + slots, sizes.max_inputs), np.float32)
     states_ = np.int64(scratch.ctypes.data)
     fused_ = states_ + 4 * n * state_width
     context_ = fused_ + 4 * n * padded_hidden
@@ -134,10 +132,7 @@ def add_bias(markov, embeddings, logits, out, temp):
 
 @compiled
 def slot(markov, hidden, logits, previous, out):
-    """Write a slot's logits after the token `previous` to `out` [1, width]. Returns the confidence in its token.
-
-    `hidden` and `logits` are the slot's, as the pass computed them.
-    """
+    """Write a slot's logits after the token `previous` to `out` [1, width]; return the confidence in its token."""
     embedding, width, confidence = markov.table[previous], len(hidden), markov.proj_bias
     temp = np.empty(temp_floats(1, len(embedding)), np.float32)
     add_bias(markov, markov.table[previous : previous + 1], logits, out, temp)

@@ -49,10 +49,7 @@ def stops(request, reach, drafted):
 
 @njit(fastmath=REASSOCIATED, error_model="numpy")
 def compute_scores(logits, scale, noise, row):
-    """Replace the `logits` [vocab] by scores.
-
-    Returns the maximum, and the sum of exponentials divided by the exponential of the maximum.
-    """
+    """Replace `logits` [vocab] by scores. Return their maximum, and the sum of e to the power of (score - maximum)."""
     count = len(logits)
     if len(noise):
         for i in range(count):
@@ -60,8 +57,7 @@ def compute_scores(logits, scale, noise, row):
     else:
         for i in range(count):
             logits[i] *= scale
-    top = maximum(logits)
-    total = np.float32(0)
+    top, total = maximum(logits), np.float32(0)
     for i in range(count):
         total += exp(logits[i] - top)
     return top, total
@@ -78,20 +74,14 @@ def first_index(score, scores):
 
 @njit(error_model="numpy")
 def pick(logits, scale, noise, row):
-    """Return the first token with the maximum score, and its softmax probability.
-
-    Overwrites `logits` [vocab] with the scores.
-    """
+    """Return the first token with the maximum score and its softmax probability. Replaces `logits` by scores."""
     top, total = compute_scores(logits, scale, noise, row)
     return first_index(top, logits), 1.0 / total
 
 
 @njit(error_model="numpy")
 def top_k(logits, scale, noise, row, count):
-    """Return the `count` tokens with the highest scores, in order, and their softmax probabilities.
-
-    Overwrites `logits` [vocab].
-    """
+    """Return the `count` tokens with the highest scores and their softmax probabilities. Overwrites `logits`."""
     best, total = compute_scores(logits, scale, noise, row)
     top, tokens, shares = best, np.empty(count, np.int64), np.empty(count)
     for i in range(count):
@@ -184,17 +174,13 @@ def empty_columns(rows, max_branch):
 
 @njit(error_model="numpy")
 def forward_chain(kernels, sizes, weights, caches, ids, start, rotations, taps, logits):
-    """Compute a pass over `ids` after `start` columns.
-
-    The logits after the last id are written to the address `logits`.
-    """
+    """Compute a pass over `ids` after `start` columns; write the logits after the last id to the address `logits`."""
     n = len(ids)
     rows = Rows(ids, rotations.cos[start : start + n], rotations.sin[start : start + n])
     outputs = Outputs(n - 1, np.int64(1), logits, taps, np.zeros(1, np.int64))
     caches = Caches(caches.addresses, caches.capacities, np.full(1, n))
-    return forward(
-        kernels, sizes, weights, caches, rows, chain_columns(start, n), outputs, Pipeline(np.int64(0), np.int64(0))
-    )
+    columns, pipeline = chain_columns(start, n), Pipeline(np.int64(0), np.int64(0))
+    return forward(kernels, sizes, weights, caches, rows, columns, outputs, pipeline)
 
 
 @compiled

@@ -22,7 +22,6 @@ from numba.core.ccallback import CFunc
 
 from ..core import folders
 
-HERE = Path(__file__).parent
 INTEGER = types.int64  # a size, a flag or an address
 ORDERED = {"nnan", "ninf", "nsz", "contract"}  # the order of additions is kept
 REASSOCIATED = ORDERED | {"reassoc", "arcp"}  # for sums over one row: the compiler chooses the order at compilation
@@ -30,11 +29,8 @@ REASSOCIATED = ORDERED | {"reassoc", "arcp"}  # for sums over one row: the compi
 
 @lru_cache(maxsize=1)
 def version() -> str:
-    """Return an identifier of the code of this package.
-
-    numba compares the file of a function, but not the functions that it calls.
-    """
-    return digest(HERE)
+    """Return an identifier of this package's code. numba compares a function's file, but not those that it calls."""
+    return digest(Path(__file__).parent)
 
 
 def digest(folder: Path) -> str:
@@ -100,10 +96,7 @@ def _cache_on_disk(compiled, function: Callable) -> None:
 
 
 def kernel(integers: int, floats: int = 0, fastmath=ORDERED) -> Callable:
-    """Return a decorator for a function of `integers` integers and then `floats` floats.
-
-    The first call of the decorated function compiles the kernel. Each call returns it.
-    """
+    """Return a decorator for a function of integers, then floats. Its first call compiles; each returns the kernel."""
     arguments = (*[INTEGER] * integers, *[types.float32] * floats)
 
     def decorate(function):

@@ -15,15 +15,13 @@ from .vectors import BLOCK, call, copy, round_up
 
 
 @compiled
-def forward(
-    kernels, sizes, weights, caches, rows, columns, inputs, state_width, normed_residual, features, first, logits
-):
+def forward(kernels, sizes, weights, caches, rows, columns, inputs, state_width, normed, features, first, logits):
     """Compute the rows' features [n, hidden], and logits [rows, width] of the rows from `first` on.
 
     `weights.norms` [4, hidden]: of embeddings, of features, the layer's second, the last. The last row of weights has
     fc and the head. Addresses: `inputs` are hidden states [n, state_width] as stored or, if `state_width` is 0,
     features [n, hidden] in float32; `features` and `logits` are float32. `width` is the output vocabulary in full
-    blocks. The residual is the feature, or its norm if `normed_residual`.
+    blocks. The residual is the feature, or its norm if `normed`.
 
     Raises `IndexError` if an id is not in the vocabulary.
     """
@@ -31,9 +29,8 @@ def forward(
     check_ids(rows.ids, sizes.vocab)
     norms, padded_hidden = weights.norms, round_up(hidden, BLOCK)
     layer_floats = sum(layer_scratch_floats(sizes, n, np.int64(0), 2 * hidden, columns.new.max() + 1))
-    scratch = np.empty(
-        n * (state_width + padded_hidden + hidden) + layer_floats + temp_floats(n, sizes.max_inputs), np.float32
-    )
+    floats = n * (state_width + padded_hidden + hidden) + layer_floats + temp_floats(n, sizes.max_inputs)
+    scratch = np.empty(floats, np.float32)
     states_ = np.int64(scratch.ctypes.data)
     fused_ = states_ + 4 * n * state_width
     token_ = fused_ + 4 * n * padded_hidden
@@ -52,12 +49,10 @@ def forward(
         call(kernels.read, (weights.embed + size * rows.ids[i] * hidden, token, hidden, rounded))
         call(kernels.norm, (token, norms[0].ctypes.data, row, 1, hidden, rounded, eps))
         call(kernels.norm, (x_, norms[1].ctypes.data, row + 4 * hidden, 1, hidden, rounded, eps))
-        if normed_residual:
+        if normed:
             call(kernels.read, (row + 4 * hidden, x_, hidden, 0))
-    pipeline, number = Pipeline(np.int64(0), np.int64(0)), np.int64(0)
-    layer(
-        kernels, sizes, weights, caches, rows, columns, pipeline, number, np.int64(2), features, 2 * hidden, h_, temp_
-    )  # fmt: skip
+    pipeline, index, norm = Pipeline(np.int64(0), np.int64(0)), np.int64(0), np.int64(2)
+    layer(kernels, sizes, weights, caches, rows, columns, pipeline, index, norm, features, 2 * hidden, h_, temp_)
     count, padded_vocab = n - first, round_up(sizes.output_vocab, BLOCK)
     call(kernels.norm, (features + 4 * first * hidden, norms[3].ctypes.data, h_, count, hidden, rounded, eps))
     head, scales = weights.blocks[1, 1], weights.scales[1, 1]
@@ -66,7 +61,7 @@ def forward(
 
 
 @compiled
-def chain(kernels, sizes, weights, caches, feature, logits, start, rotations, normed_residual, request):
+def chain(kernels, sizes, weights, caches, feature, logits, start, rotations, normed, request):
     """Draft after a text of `start` tokens. Its last token has the feature [1, hidden] and the logits [output_vocab].
 
     Returns tokens and confidences, [drafted] each, and the features [drafted, hidden] of all but the last. The cache
@@ -74,10 +69,8 @@ def chain(kernels, sizes, weights, caches, feature, logits, start, rotations, no
     """
     max_tokens, output_vocab, ids, reach = request.max_tokens, request.output_vocab, request.ids, request.reach
     tokens, confidences, count = np.empty(max_tokens, np.int64), np.empty(max_tokens), np.int64(0)
-    features, out = (
-        np.empty((max_tokens, sizes.hidden), np.float32),
-        np.empty(round_up(sizes.output_vocab, BLOCK), np.float32),
-    )
+    features = np.empty((max_tokens, sizes.hidden), np.float32)
+    out = np.empty(round_up(output_vocab, BLOCK), np.float32)
     copy(logits[:output_vocab], out)
     while True:
         index, confidence = pick(out[:output_vocab], request.scale, request.noise, count)
@@ -91,20 +84,19 @@ def chain(kernels, sizes, weights, caches, feature, logits, start, rotations, no
         rows = Rows(tokens[row:count], rotations.cos[position : position + 1], rotations.sin[position : position + 1])
         forward(
             kernels, sizes, weights, caches, rows, chain_columns(position, np.int64(1)),
-            np.int64(parent_feature.ctypes.data), np.int64(0), normed_residual, np.int64(features[row].ctypes.data), np.int64(0), np.int64(out.ctypes.data),
+            np.int64(parent_feature.ctypes.data), np.int64(0), normed, np.int64(features[row].ctypes.data), np.int64(0),
+            np.int64(out.ctypes.data),
         )  # fmt: skip
 
 
 @compiled
-def tree(kernels, sizes, weights, caches, feature, logits, start, rotations, normed_residual, branches, rows, request):
+def tree(kernels, sizes, weights, caches, feature, logits, start, rotations, normed, branches, rows, request):
     """Draft a tree after the same text, as `chain.tree` does. The cache must have capacity for `rows` columns."""
     max_tokens, output_vocab = request.max_tokens, request.output_vocab
     tokens, parents, chances, reach = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows), np.empty(rows)
-    features, parent_features = (
-        np.empty((rows, sizes.hidden), np.float32),
-        np.empty((branches, sizes.hidden), np.float32),
-    )
-    out = np.empty((branches, round_up(sizes.output_vocab, BLOCK)), np.float32)
+    features = np.empty((rows, sizes.hidden), np.float32)
+    parent_features = np.empty((branches, sizes.hidden), np.float32)
+    out = np.empty((branches, round_up(output_vocab, BLOCK)), np.float32)
     columns, level_rotations = empty_columns(rows, max_tokens), np.empty((2, branches, sizes.head_dim), np.float32)
     copy(logits[:output_vocab], out[0])
     first, count, level_size = np.int64(0), np.int64(0), np.int64(1)
@@ -122,6 +114,6 @@ def tree(kernels, sizes, weights, caches, feature, logits, start, rotations, nor
             copy(features[parent] if parent >= 0 else feature[0], parent_features[row - first])
         forward(
             kernels, sizes, weights, level_caches, level_rows, level_columns, np.int64(parent_features.ctypes.data),
-            np.int64(0), normed_residual, np.int64(features[first].ctypes.data), np.int64(0), np.int64(out.ctypes.data),
+            np.int64(0), normed, np.int64(features[first].ctypes.data), np.int64(0), np.int64(out.ctypes.data),
         )  # fmt: skip
     return tokens[:count], parents[:count], chances[:count], parent_features

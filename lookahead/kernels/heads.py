@@ -50,12 +50,9 @@ class _PackedNetwork:
     def __init__(self, network: BlockNetwork | EagleNetwork, target: Llama, norms: Sequence[nn.Module], fc: nn.Linear):
         shape = network.shape
         self.target, self.dtype = target, target.dtype
-        self._products = [
-            [Product(weight.to(self.dtype), int8=True) for weight in _weights(layer)] for layer in network.layers
-        ]
+        self._products = [_products(layer, target.dtype) for layer in network.layers]
         head = Product(network.head.to(self.dtype), int8=True) if shape.draft_vocab else target.drafting_head
-        other_products = [Product(fc.weight.to(self.dtype), int8=True), head]
-        self._last = other_products
+        self._last = other_products = [Product(fc.weight.to(self.dtype), int8=True), head]
         attentions = [layer.self_attn for layer in network.layers] if shape.head_norms else []
         head_norms = [norm for attention in attentions for norm in (attention.q_norm, attention.k_norm)]
         self.weights = PackedWeights(
@@ -85,10 +82,12 @@ class _PackedNetwork:
         return CompiledCache(len(self._products))
 
 
-def _weights(layer: Layer) -> list[torch.Tensor]:
+def _products(layer: Layer, dtype: torch.dtype) -> list[Product]:
     attention, mlp = layer.self_attn, layer.mlp
     qkv = torch.cat([attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight])
-    return [qkv, attention.o_proj.weight, torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]), mlp.down_proj.weight]
+    gate_up = torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])
+    weights = qkv, attention.o_proj.weight, gate_up, mlp.down_proj.weight
+    return [Product(weight.to(dtype), int8=True) for weight in weights]
 
 
 class _CompiledSlots:
@@ -104,16 +103,14 @@ class _CompiledSlots:
         self, hidden: torch.Tensor, logits: torch.Tensor, first: int, previous: int, request: DraftRequest
     ) -> tuple[list[int], list[float]]:
         """Return the tokens of the slots from `first` on, after the token `previous`, and their confidences."""
-        tokens, confidences = block_pass.chain(
-            self._markov, hidden.numpy(), logits.numpy(), first, previous, CompiledRequest.from_request(request)
-        )
+        compiled = CompiledRequest.from_request(request)
+        tokens, confidences = block_pass.chain(self._markov, hidden.numpy(), logits.numpy(), first, previous, compiled)
         return tokens.tolist(), confidences.tolist()
 
     def tree(self, logits: torch.Tensor, previous: int, request: DraftRequest, branches: int, rows: int) -> DraftTree:
         """Return a tree of the slots' most probable tokens after a token. Confidences are softmax probabilities."""
-        *arrays, _ = block_pass.tree(
-            self._markov, logits.numpy(), previous, branches, rows, CompiledRequest.from_request(request)
-        )
+        compiled = CompiledRequest.from_request(request)
+        *arrays, _ = block_pass.tree(self._markov, logits.numpy(), previous, branches, rows, compiled)
         return DraftTree(*(array.tolist() for array in arrays))
 
     def bias(self, tokens: Sequence[int]) -> torch.Tensor | float:
@@ -138,10 +135,8 @@ class CompiledBlock(_CompiledSlots, _PackedNetwork):
         proj, proj_bias = np.zeros(self.shape.hidden + self.shape.rank, np.float32), 0.0
         if network.confidence_head:
             proj, proj_bias = (weight.float().numpy()[0].copy() for weight in network.confidence_head.proj.parameters())
-        confident, rounded = int(self.shape.confident), self.sizes.rounded
-        self._markov = block_pass.Markov(
-            self.kernels.multiply, table, *bias, proj, np.float32(proj_bias), confident, rounded
-        )
+        multiply, confident, rounded = self.kernels.multiply, int(self.shape.confident), self.sizes.rounded
+        self._markov = block_pass.Markov(multiply, table, *bias, proj, np.float32(proj_bias), confident, rounded)
 
     def draft(self, states, anchor, start, cache):
         shape, n = self.shape, len(states)
@@ -186,14 +181,12 @@ class CompiledEagle(_PackedNetwork):
     def chain(
         self, feature: torch.Tensor, logits: torch.Tensor, start: int, cache: CompiledCache, request: DraftRequest
     ) -> tuple[list[int], list[float], torch.Tensor]:
-        """Draft after a text of `start` tokens.
+        """Draft after a text of `start` tokens, whose last token has this `feature` [1, hidden] and these `logits`.
 
-        `feature` [1, hidden] and `logits` are those of its last token. Returns tokens, their confidences, and the
-        features [rows, hidden] of all but the last.
+        Returns tokens, their confidences, and the features [rows, hidden] of all but the last.
         """
-        tokens, confidences, features, _ = eagle_pass.chain(
-            *self._arguments(feature, logits, start, cache, request.most), CompiledRequest.from_request(request)
-        )
+        arguments = self._arguments(feature, logits, start, cache, request.most)
+        tokens, confidences, features, _ = eagle_pass.chain(*arguments, CompiledRequest.from_request(request))
         return tokens.tolist(), confidences.tolist(), torch.from_numpy(features)
 
     def tree(
@@ -201,9 +194,8 @@ class CompiledEagle(_PackedNetwork):
         rows: int,
     ) -> DraftTree:  # fmt: skip
         """Draft a tree after the same text. Confidences are softmax probabilities."""
-        *arrays, _ = eagle_pass.tree(
-            *self._arguments(feature, logits, start, cache, rows), branches, rows, CompiledRequest.from_request(request)
-        )
+        arguments = self._arguments(feature, logits, start, cache, rows)
+        *arrays, _ = eagle_pass.tree(*arguments, branches, rows, CompiledRequest.from_request(request))
         return DraftTree(*(array.tolist() for array in arrays))
 
     def _arguments(self, feature, logits, start, cache, drafted) -> tuple:
@@ -211,10 +203,8 @@ class CompiledEagle(_PackedNetwork):
         cache.rewind(start)
         cache.lay_out(start + drafted)
         caches, rotations = self.reserve(cache, drafted), self.rotary.up_to(start + drafted)
-        normed = int(self.shape.residual_normed)
-        return (
-            self.kernels, self.sizes, self.weights, caches, feature.numpy(), logits.numpy(), start, rotations, normed
-        )  # fmt: skip
+        text = feature.numpy(), logits.numpy(), start, rotations, int(self.shape.residual_normed)
+        return self.kernels, self.sizes, self.weights, caches, *text
 
     def _pass(self, inputs, state_width, ids, columns, positions, first, cache):
         shape, n = self.shape, len(ids)
@@ -240,20 +230,16 @@ class CompiledMedusa(_CompiledSlots):
         layers = [block.layers[0] for block in network.blocks]
         joined = torch.cat([layer.weight for layer in layers]).to(target.dtype)
         self._products = [Product(joined, int8=True), target.drafting_head]
-        self._addresses = [pointers[0] for pointers in addresses([self._products])]
+        self._packed = [pointers[0] for pointers in addresses([self._products])]
         self._biases = np.zeros((shape.slots, shape.hidden), np.float32)
         if shape.biased:
             self._biases = torch.stack([layer.bias.float() for layer in layers]).numpy().copy()
         self._kernels = llama_pass.addresses(self._products[0].storage)
         self._hidden = torch.zeros(shape.slots, 0)  # drafting needs only logits
-        table, proj = np.zeros((shape.vocab, 0), np.float32), np.zeros(0, np.float32)
-        self._markov = block_pass.Markov(
-            self._kernels.multiply, table, 0, 0, proj, np.float32(0), 0, self._sizes.rounded
-        )
+        table, proj, zero = np.zeros((shape.vocab, 0), np.float32), np.zeros(0, np.float32), np.float32(0)
+        self._markov = block_pass.Markov(self._kernels.multiply, table, 0, 0, proj, zero, 0, self._sizes.rounded)
 
     def draft(self, states):
         state, logits = states.contiguous(), torch.empty(self.shape.slots, round_up(self.shape.known, OUTPUTS))
-        block_pass.medusa(
-            self._kernels, self._sizes, state.data_ptr(), *self._addresses, self._biases, logits.data_ptr()
-        )
+        block_pass.medusa(self._kernels, self._sizes, state.data_ptr(), *self._packed, self._biases, logits.data_ptr())
         return self._hidden, logits

@@ -17,10 +17,7 @@ _lock, _remaining = Lock(), [np.empty(0, np.uint8)]
 
 
 def in_large_pages(numbers: np.ndarray) -> np.ndarray:
-    """Return a contiguous copy of an array, in large pages if it has at least `MIN_BYTES` bytes.
-
-    A chunk is freed with the last array in it.
-    """
+    """Return a contiguous copy, in large pages from `MIN_BYTES` on. A chunk is freed with the last array in it."""
     if numbers.nbytes < MIN_BYTES:
         return np.array(numbers, order="C")
     size = -(-numbers.nbytes // LINE) * LINE

@@ -8,11 +8,10 @@ plain Llamas.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -42,10 +41,7 @@ def prepare(dtype: torch.dtype) -> None:
 
 
 class Llama(Forward):
-    """The compiled passes of a Llama.
-
-    `source` builds transformers' model of the same weights when it is needed. If `int8`, products use 8-bit weights.
-    """
+    """The compiled passes of a Llama. `source` builds transformers' model if needed. If `int8`, weights are 8-bit."""
 
     batch_invariant = batches = True
 
@@ -56,9 +52,8 @@ class Llama(Forward):
     ):  # fmt: skip
         self.shape, self.weights, self.int8, self._source = shape, weights, int8, source
         self._shared = {} if shared is None else shared  # keys: the weight's id, and whether in eight bits
-        self._rotary = RotaryTables(
-            weights.inv_freq, self.dtype, shape.context_length + SPARE_POSITIONS, weights.attention_factor
-        )
+        positions = shape.context_length + SPARE_POSITIONS
+        self._rotary = RotaryTables(weights.inv_freq, self.dtype, positions, weights.attention_factor)
 
     # Packed at the first pass, which never happens if the model only serves to build an 8-bit draft model.
     @cached_property
@@ -123,12 +118,8 @@ class Llama(Forward):
         return self.weights.parameters()
 
     def first(self, layers: int) -> Llama:
-        truncated: Any = copy.copy(self)
-        for name in ("model", "_packed", "_products"):
-            vars(truncated).pop(name, None)
-        truncated.shape = replace(self.shape, layers=layers)
-        truncated.weights = replace(self.weights, layers=self.weights.layers[:layers])
-        return truncated
+        shape, weights = replace(self.shape, layers=layers), replace(self.weights, layers=self.weights.layers[:layers])
+        return Llama(shape, weights, self._source, self.int8, self._shared)
 
     def converted(self, dtype: torch.dtype) -> Llama:
         return self if dtype == self.dtype else Llama(self.shape, self.weights.to(dtype), self._source)
@@ -152,25 +143,19 @@ class Llama(Forward):
     def _pipelined_prefill(
         self, ids: np.ndarray, start: int, cache: CompiledCache, rows: Columns, only: slice, parts: int
     ) -> torch.Tensor:
-        """Read a chain of many rows in `parts` parts, one core each.
-
-        Each core computes a layer after the core of the previous part has stored that layer's keys.
-        """
+        """Read a chain in parts, a core each. A part computes a layer when the previous part has stored its keys."""
         n, layers = len(ids), self.shape.layers
         cache.states(start, start + n)  # allocates all rows, so that the parts' memory does not move later
         first, stop, _ = only.indices(n)
-        counters = np.zeros(parts, np.int64)
-        passes = []
+        counters, passes = np.zeros(parts, np.int64), []
         for part in range(parts):
             begin, end = n * part // parts, n * (part + 1) // parts
             part_only = slice(min(max(first, begin), end) - begin, max(min(stop, end), begin) - begin)
             part_columns = Columns(*(array[begin:end] for array in rows))
             counter = counters.ctypes.data + counters.itemsize * part
             pipeline = Pipeline(counter, counter - counters.itemsize if part else 0)
-            positions = slice(start + begin, start + end)
-            passes.append(
-                self._prepare_pass(ids[begin:end], positions, [(cache, end - begin)], part_columns, part_only, pipeline)
-            )
+            positions, caches = slice(start + begin, start + end), [(cache, end - begin)]
+            passes.append(self._prepare_pass(ids[begin:end], positions, caches, part_columns, part_only, pipeline))
 
         def run(part: int) -> torch.Tensor:
             try:

@@ -68,10 +68,7 @@ class CompiledLlamaForCausalLM(LlamaForCausalLM):
 
 
 def llama_model(llama: Llama, folder: str) -> PreTrainedModel:
-    """Build transformers' model from the tensors of a Llama that was read from a folder.
-
-    Raises `ModelError` if transformers cannot read its small files.
-    """
+    """Build transformers' model of a Llama from a folder. Raises `ModelError` if its small files cannot be read."""
     config = loading.configuration(folder)
     config.num_hidden_layers = llama.shape.layers
     config._attn_implementation = ATTENTION
@@ -86,10 +83,7 @@ def llama_model(llama: Llama, folder: str) -> PreTrainedModel:
 
 
 def of_model(model: PreTrainedModel) -> Llama | None:
-    """Return the compiled passes of a plain Llama on a CPU; None for other models.
-
-    The model's projections become views of joined weights. `model.generate` works as before.
-    """
+    """See `kernels.of_model`. The model's projections become views of joined weights; `generate` works as before."""
     shape, config = Shape.from_config(model.config), model.config
     plain = isinstance(model, LlamaForCausalLM) and not (config.attention_bias or config.mlp_bias)
     if not (plain and model.device.type == "cpu" and config._attn_implementation == ATTENTION and supports(shape)):
@@ -97,10 +91,8 @@ def of_model(model: PreTrainedModel) -> Llama | None:
     if config.hidden_act != "silu" or config.rope_parameters.get("rope_type", "default") not in STATIC_ROPE:
         return None
     tensors = {name: tensor.data for name, tensor in model.named_parameters()}
-    rotary = model.model.rotary_emb
-    weights = Weights.from_tensors(
-        tensors, shape.layers, config.rms_norm_eps, rotary.inv_freq, rotary.attention_scaling
-    )
+    rope = model.model.rotary_emb
+    weights = Weights.from_tensors(tensors, shape.layers, config.rms_norm_eps, rope.inv_freq, rope.attention_scaling)
     for name, view in weights.named(shape).items():
         model.get_parameter(name).data = view
     return Llama(shape, weights, lambda llama: first_layers(model, llama.shape.layers))

@@ -83,12 +83,8 @@ def layer(kernels, sizes, weights, caches, rows, columns, pipeline, number, norm
     context_rows, heads, kv, dim, inner = all_rows - n, sizes.heads, sizes.kv_heads, sizes.head_dim, sizes.inner
     w, s, head_norms = weights.blocks[number], weights.scales[number], weights.head_norms[number]
     buffers, branch_stride, width = caches.addresses, columns.branch.shape[1], heads * dim
-    padded_qkv, padded_gate_up, padded_hidden = (
-        round_up(width + 2 * kv * dim, BLOCK),
-        round_up(2 * inner, BLOCK),
-        round_up(hidden, BLOCK),
-    )
-    max_columns = columns.new.max() + 1
+    padded_qkv, padded_hidden = round_up(width + 2 * kv * dim, BLOCK), round_up(hidden, BLOCK)
+    padded_gate_up, max_columns = round_up(2 * inner, BLOCK), columns.new.max() + 1
     inputs, qkv, gate_up, gated, projected, _ = layer_scratch_floats(sizes, n, context_rows, input_width, max_columns)
     h_ = scratch_
     qkv_ = h_ + 4 * inputs
@@ -101,9 +97,8 @@ def layer(kernels, sizes, weights, caches, rows, columns, pipeline, number, norm
         row = qkv_ + 4 * i * padded_qkv
         call(kernels.norm, (row, head_norms[0].ctypes.data, row, heads, dim, rounded, eps))
         call(kernels.norm, (row + 4 * width, head_norms[1].ctypes.data, row + 4 * width, kv, dim, rounded, eps))
-    call(kernels.apply_rope, (
-        qkv_, rows.cos.ctypes.data, rows.sin.ctypes.data, all_rows, heads + kv, dim // 2, padded_qkv, rounded,
-    ))  # fmt: skip
+    cos_, sin_ = rows.cos.ctypes.data, rows.sin.ctypes.data
+    call(kernels.apply_rope, (qkv_, cos_, sin_, all_rows, heads + kv, dim // 2, padded_qkv, rounded))
     text = 0
     for i in range(all_rows):
         while i - context_rows >= caches.ends[text]:
@@ -155,19 +150,15 @@ def store_states(kernels, sizes, x_, n, ends, outputs, tap):
 
 @compiled
 def forward(kernels, sizes, weights, caches, rows, columns, outputs, pipeline):
-    """Compute a pass over rows of one or several texts. The last row of weights is the output head.
-
-    Raises `IndexError` if an id is not in the vocabulary.
-    """
+    """Compute a pass over rows of texts. Weights end with the output head. Raises `IndexError` for unknown ids."""
     hidden, vocab, rounded, eps, taps = sizes.hidden, sizes.vocab, sizes.rounded, sizes.eps, outputs.taps
     n, layers, ids, size = len(rows.ids), caches.addresses.shape[1], rows.ids, 2 if rounded else 4
     check_ids(ids, vocab)
     padded_vocab = round_up(vocab, BLOCK)
     layer_floats = sum(layer_scratch_floats(sizes, n, np.int64(0), hidden, columns.new.max() + 1))
     # numba frees an array after its last use, even if its address is still in use. So this function returns it.
-    scratch = np.empty(
-        n * hidden + outputs.rows * padded_vocab + layer_floats + temp_floats(n, sizes.max_inputs), np.float32
-    )
+    floats = n * hidden + outputs.rows * padded_vocab + layer_floats + temp_floats(n, sizes.max_inputs)
+    scratch = np.empty(floats, np.float32)
     x_ = np.int64(scratch.ctypes.data)
     out_ = x_ + 4 * n * hidden
     h_ = out_ + 4 * outputs.rows * padded_vocab

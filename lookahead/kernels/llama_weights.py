@@ -47,10 +47,7 @@ NAMES = Layer(
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """The weights of a model. `head` may be the embedding.
-
-    `inv_freq` [head_dim / 2] and `attention_factor` belong to the rotary embedding.
-    """
+    """The weights of a model; `head` may be `embed`. `inv_freq` [head_dim / 2] and `attention_factor` are rotary."""
 
     embed: torch.Tensor
     layers: Sequence[Layer]
@@ -72,9 +69,7 @@ class Weights:
 
     def named(self, shape: Shape) -> dict[str, torch.Tensor]:
         """Return views of all tensors by their usual names."""
-        tensors = {
-            "model.embed_tokens.weight": self.embed, "lm_head.weight": self.head, "model.norm.weight": self.norm
-        }  # fmt: skip
+        tensors = {"model.embed_tokens.weight": self.embed, "lm_head.weight": self.head, "model.norm.weight": self.norm}
         heads = [n * shape.head_dim for n in (shape.heads, shape.kv_heads, shape.kv_heads)]
         for i, layer in enumerate(self.layers):
             for weight, names in zip(layer, NAMES, strict=True):

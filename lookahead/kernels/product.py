@@ -33,11 +33,7 @@ from .vectors import (
     PREFETCH,
     ROWS,
     bfloat16_at,
-    block_bf16_dot,
-    block_bf16_split,
-    block_float32,
-    block_int8_by_2,
-    block_int8_by_4,
+    block_kernel,
     bytes_at,
     floats_at,
     int16_at,
@@ -52,6 +48,10 @@ from .vectors import (
 
 INT8_MAX, MIN_SCALE = 127, 1e-12  # the largest 8-bit number; the smallest scale
 ZERO_POINT = 128  # of the inputs of `INT8_BY_4`
+
+block_float32, block_bf16_split, block_bf16_dot, block_int8_by_2, block_int8_by_4 = (
+    block_kernel(storage) for storage in (FLOAT32, BF16_SPLIT, BF16_DOT, INT8_BY_2, INT8_BY_4)
+)
 
 
 @njit(inline="always")
@@ -103,10 +103,7 @@ def _multiply_panels(block, size, interleave, x, stride, w, y, n, k, width):
 
 @kernel(9)
 def _multiply_bf16_split(x, w, scale, y, temp, n, k, width, rounded):
-    """Compute y [n, width] = x [n, k] times the bfloat16 weight at `w`.
-
-    `width` is a multiple of `BLOCK`. Sums are rounded to bfloat16 if `rounded`.
-    """
+    """Compute y [n, width] = x [n, k] times the bfloat16 weight at `w`; round to bfloat16 if `rounded`."""
     clear(y, n * width)
     _multiply_panels(block_bf16_split, 4, 2, x, k, w, y, n, k, width)
     for i in range(width // PANEL if k % 2 else 0):  # the last input has no pair
@@ -153,10 +150,7 @@ def _dequantize(y, scale, row_scales, n, width, rounded):
 
 @kernel(9)
 def _multiply_int8_by_2(x, w, scale, y, temp, n, k, width, rounded):
-    """Compute the same with 8-bit weights, which have one scale per output.
-
-    The inputs are quantized to 8 bits with one scale per row and stored in 16 bits. The sums are integers.
-    """
+    """Compute the same with 8-bit weights. Inputs are quantized to 8 bits, one scale per row; the sums are integers."""
     padded = round_up(k, 2)
     row_scales = temp + 2 * n * padded
     for i in range(n):
@@ -237,10 +231,7 @@ def _multiply_bf16_amx(x, w, scale, y, temp, n, k, width, rounded):
 
 @register_jitable
 def temp_floats(rows: int, k: int) -> int:
-    """Return the number of floats of temporary memory that a product of rows [rows, k] needs.
-
-    They hold two tile configurations, the rows in 16 bits, and one scale per row.
-    """
+    """Return the floats that a product of rows [rows, k] needs for tile configurations, rows in 16 bits, and scales."""
     return 32 + rows * (round_up(k, tiles.INPUTS) // 2 + 1)
 
 
@@ -306,22 +297,14 @@ class Product:
         return y[:, : self.out_features].to(x.dtype)
 
     def bind(self, x: torch.Tensor, y: torch.Tensor) -> Callable[[], None]:
-        """Return a function that computes the same into y [rows, width].
-
-        x and y are float32. `width` is the number of outputs, rounded up to full blocks.
-        """
+        """Return a function that computes the same from x into y [rows, width in full blocks], both float32."""
         (rows, width), blocks, scales = y.shape, self.blocks.ctypes.data, self.scales.ctypes.data
-        kernel, rounded = MULTIPLY[self.storage]().ctypes, int(self.rounded)
-        temp = torch.empty(temp_floats(rows, self.in_features))
-        return lambda: kernel(
-            x.data_ptr(), blocks, scales, y.data_ptr(), temp.data_ptr(), rows, self.in_features, width, rounded
-        )
+        kernel, k, rounded = MULTIPLY[self.storage]().ctypes, self.in_features, int(self.rounded)
+        temp = torch.empty(temp_floats(rows, k))
+        return lambda: kernel(x.data_ptr(), blocks, scales, y.data_ptr(), temp.data_ptr(), rows, k, width, rounded)
 
 
 def addresses(rows: Sequence[Sequence[Product]]) -> tuple[np.ndarray, np.ndarray]:
     """Return the addresses of the packed weights and of the scales of products, [rows, products] each."""
-    blocks, scales = (
-        np.array([[getattr(product, name).ctypes.data for product in row] for row in rows])
-        for name in ("blocks", "scales")
-    )
-    return blocks, scales
+    blocks = np.array([[product.blocks.ctypes.data for product in row] for row in rows])
+    return blocks, np.array([[product.scales.ctypes.data for product in row] for row in rows])

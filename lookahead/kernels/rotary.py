@@ -14,10 +14,7 @@ SPARE_POSITIONS = 8  # in the tables, after the end of the context
 
 
 class RotaryTables:
-    """Cosines and sines [positions, head_dim], times `factor`, rounded to a number format.
-
-    The tables have at most `max_positions` positions.
-    """
+    """Cosines and sines [at most max_positions, head_dim], times `factor`, rounded to a number format."""
 
     def __init__(self, inv_freq: torch.Tensor, dtype: torch.dtype, max_positions: int, factor: float = 1.0):
         self._inv_freq, self._dtype, self.max_positions, self._factor = inv_freq, dtype, max_positions, factor
@@ -38,9 +35,7 @@ class RotaryTables:
             new_length = min(new_length, self.max_positions)
             blocks = [self._block(start, min(start + BLOCK, new_length)) for start in range(length, new_length, BLOCK)]
             previous = [tables] if tables else []
-            self._tables = tables = Rotations(
-                *(np.concatenate(parts) for parts in zip(*previous, *blocks, strict=True))
-            )
+            self._tables = tables = Rotations(*(np.concatenate(part) for part in zip(*previous, *blocks, strict=True)))
         return tables
 
     @torch.inference_mode()

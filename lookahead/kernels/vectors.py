@@ -1,7 +1,7 @@
 """Building blocks of the kernels. The operations that numba lacks are written in LLVM's intermediate representation.
 
 A vector has 16 floats if the processor has AVX-512, else 8. The sums of a product stay in registers during the whole
-loop (`_block_kernel`). Each sum adds its terms one by one and rounds once per term, so the order does not depend on the
+loop (`block_kernel`). Each sum adds its terms one by one and rounds once per term, so the order does not depend on the
 number of rows. Weights are stored in panels. A panel is as wide as the sums that fit in the registers for six rows, so
 each loop reads contiguous memory.
 
@@ -128,7 +128,7 @@ def call(typing_context, address, arguments):
     return types.void(INTEGER, arguments), code
 
 
-def _block_kernel(storage: int, width: int = BLOCK, panel: int = PANEL):
+def block_kernel(storage: int, width: int = BLOCK, panel: int = PANEL):
     """Return a function that adds the sum over k of x[row, k] w[k, :width] to y[row, :width], for 1 to `ROWS` rows.
 
     For more than `FEW_ROWS` rows it computes one panel only. Addresses: x float32 [rows, x_stride]; w [width / PANEL,
@@ -151,8 +151,8 @@ def _block_kernel(storage: int, width: int = BLOCK, panel: int = PANEL):
     return multiply
 
 
-def _attention_kernel(*widths: int):
-    """Return a `_block_kernel` for keys or values, with format and width as arguments. Each width is one panel."""
+def attention_kernel(*widths: int):
+    """Return a `block_kernel` for keys or values, with format and width as arguments. Each width is one panel."""
     formats = (BFLOAT16, FLOAT32, *[BF16_DOT] * HAS_BF16_DOT)
     variants = {storage * 2 * BLOCK + width: (storage, width) for storage in formats for width in widths}
 
@@ -185,7 +185,7 @@ def _cases(builder, value, cases: Iterable[int]) -> Iterator[int]:
 
 
 def _emit_block(builder, storage: int, width: int, panel: int, count, x, w, y, *sizes) -> None:
-    """Emit the code of `_block_kernel`."""
+
     words, total = storage in (BF16_DOT, INT8_BY_2, INT8_BY_4), _INT32 if storage in (INT8_BY_2, INT8_BY_4) else _FLOAT
     x = builder.inttoptr(x, (_INT32 if words else _FLOAT).as_pointer())
     y = builder.inttoptr(y, total.as_pointer())
@@ -202,11 +202,8 @@ def _emit_loop(builder, rows, vectors, storage, width, x, w, y, sizes) -> None:
     k, x_stride, w_stride, w_panel, y_stride, l1, l2, shift = sizes
     begin, loop, after = builder.block, builder.append_basic_block("k"), builder.append_basic_block("after")
     rows, vector = range(rows), ir.VectorType(y.type.pointee, LANES)
-    pointers = [
-        builder.bitcast(builder.gep(y, [_offset(builder, y_stride, row, v * LANES)]), vector.as_pointer())
-        for row in rows
-        for v in vectors
-    ]
+    cells = [builder.gep(y, [_offset(builder, y_stride, row, v * LANES)]) for row in rows for v in vectors]
+    pointers = [builder.bitcast(cell, vector.as_pointer()) for cell in cells]
     initial = [builder.load(pointer, align=4) for pointer in pointers]
     builder.cbranch(builder.icmp_signed("<", _const(0), k), loop, after)
     builder.position_at_end(loop)
@@ -216,29 +213,21 @@ def _emit_loop(builder, rows, vectors, storage, width, x, w, y, sizes) -> None:
     for (_, first), index in zip(panels, offsets, strict=True):
         if width == BLOCK and first * BYTES[storage] % LINE == 0:
             _prefetch(builder, w, index, BYTES[storage], l1, l2, shift)
-    step, halves = (
-        {BF16_DOT: _dot_bf16, INT8_BY_2: _dot_int8_by_2, INT8_BY_4: _dot_int8_by_4}.get(storage, _fma),
-        2 if storage == BF16_SPLIT else 1,
-    )
-    added = sums
+    step = {BF16_DOT: _dot_bf16, INT8_BY_2: _dot_int8_by_2, INT8_BY_4: _dot_int8_by_4}.get(storage, _fma)
+    halves, added = 2 if storage == BF16_SPLIT else 1, sums
     for half in range(halves):
         weights = [_load(builder, w, index, storage, half) for index in offsets]
         column = _offset(builder, i, halves, half)
-        inputs = [
-            _broadcast(builder, builder.load(builder.gep(x, [builder.add(builder.mul(x_stride, _const(row)), column)])))
-            for row in rows
-        ]
+        indices = [builder.add(builder.mul(x_stride, _const(row)), column) for row in rows]
+        inputs = [_broadcast(builder, builder.load(builder.gep(x, [index]))) for index in indices]
         pairs = [(value, weight) for value in inputs for weight in weights]
         added = [step(builder, value, weight, total) for (value, weight), total in zip(pairs, added, strict=True)]
     next_i = builder.add(i, _const(1))
     builder.cbranch(builder.icmp_signed("<", next_i, k), loop, after)
     builder.position_at_end(after)
     results = [builder.phi(vector) for _ in pointers]
-    for phi, first, later in (
-        (i, _const(0), next_i),
-        *zip(sums, initial, added, strict=True),
-        *zip(results, initial, added, strict=True),
-    ):
+    firsts, laters = [_const(0), *initial, *initial], [next_i, *added, *added]
+    for phi, first, later in zip([i, *sums, *results], firsts, laters, strict=True):
         phi.add_incoming(first, begin)
         phi.add_incoming(later, loop)
     for result, pointer in zip(results, pointers, strict=True):
@@ -246,10 +235,7 @@ def _emit_loop(builder, rows, vectors, storage, width, x, w, y, sizes) -> None:
 
 
 def _prefetch(builder, w, index, size, l1, l2, shift) -> None:
-    """Prefetch the cache lines that are `l1` and `l2` bytes after `w[index]`.
-
-    A prefetch after the end of an array reads nothing.
-    """
+    """Prefetch the lines `l1` and `l2` bytes after `w[index]`. A prefetch after the end of an array reads nothing."""
     byte, (data, reading) = ir.IntType(8).as_pointer(), (ir.Constant(_INT32, 1), ir.Constant(_INT32, 0))
     kind = ir.FunctionType(ir.VoidType(), [byte, _INT32, _INT32, _INT32])
     prefetch = builder.module.declare_intrinsic("llvm.prefetch.p0", (), kind)
@@ -299,10 +285,7 @@ def _dot_int8_by_4(builder, a, b, total):
 
 
 def _load(builder, w, index, storage: int, half: int = 0):
-    """Load a vector of stored numbers as float32; from words, the lower or the upper half.
-
-    `BF16_DOT` and `INT8_BY_4` are not converted.
-    """
+    """Load stored numbers; convert them to float32, except `BF16_DOT` and `INT8_BY_4`. Words have two halves."""
     width = ir.VectorType(_ELEMENT[storage], LANES)
     vector = builder.load(builder.bitcast(builder.gep(w, [index]), width.as_pointer()), align=BYTES[storage])
     if storage == BFLOAT16:
@@ -321,12 +304,6 @@ def _broadcast(builder, number):
     undefined = ir.Constant(ir.VectorType(number.type, LANES), ir.Undefined)
     first = builder.insert_element(undefined, number, ir.Constant(_INT32, 0))
     return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_INT32, LANES), [0] * LANES))
-
-
-block_float32, block_bf16_split, block_bf16_dot, block_int8_by_2, block_int8_by_4 = (
-    _block_kernel(storage) for storage in (FLOAT32, BF16_SPLIT, BF16_DOT, INT8_BY_2, INT8_BY_4)
-)
-keys_block, values_block = _attention_kernel(KEY_BLOCK), _attention_kernel(BLOCK, NARROW)
 
 
 @njit(inline="always")
@@ -350,10 +327,7 @@ def round_if(number, rounded):
 
 @njit(inline="always")
 def exp(x):
-    """Return e to the power of x, for x of at most 87.
-
-    Source: expf of Cephes (the polynomial and the two parts of ln 2).
-    """
+    """Return e to the power of x, for x of at most 87. Source: expf of Cephes (polynomial, two parts of ln 2)."""
     x = max(x, np.float32(-87.0))
     n = np.floor(x * np.float32(1.44269504) + np.float32(0.5))
     f = x - n * np.float32(0.693359375) + n * np.float32(2.12194440e-4)
@@ -374,10 +348,7 @@ def ordered_bits(bits):
 
 @njit(error_model="numpy")
 def copy(source, destination):
-    """Copy an array element by element.
-
-    Array assignment would take seconds to compile, because of its error handling.
-    """
+    """Copy an array element by element. The error handling of array assignment would take seconds to compile."""
     for i in range(len(source)):
         destination[i] = source[i]
 
@@ -403,10 +374,7 @@ def store_numbers(source, destination, count, rounded):
 
 @njit(inline="always")
 def maximum(numbers):
-    """Return the maximum of float32 numbers without NaN.
-
-    The comparison is of integers, because LLVM does not vectorize a maximum of floats.
-    """
+    """Return the maximum of float32 numbers without NaN. It compares integers, which LLVM vectorizes, unlike floats."""
     top = np.int32(-(1 << 31))
     for i in range(len(numbers)):
         number = ordered_bits(np.int32(as_bits(numbers[i])))

@@ -62,19 +62,12 @@ class CacheLayer:
         start, (_, heads, rows, dim) = self.length, keys.shape
         stop = start + rows
         if self.keys.dim() < 4 or stop > self.keys.shape[2]:
-            self.grow(
-                max(self.cache.capacity, capacity_for(stop)), heads, (dim, values.shape[3]), keys.dtype, keys.device
-            )
+            capacity = max(self.cache.capacity, capacity_for(stop))
+            self.grow(capacity, heads, (dim, values.shape[3]), keys.dtype, keys.device)
         self.length = stop
         self.keys[:, :, start:stop] = keys
         self.values[:, :, start:stop] = values
         return self.keys[:, :, :stop], self.values[:, :, :stop]
-
-    def gather(self, start: int, columns: torch.Tensor) -> None:
-        """Move `columns` to `start`, `start + 1`, ..."""
-        stop = start + len(columns)
-        self.keys[:, :, start:stop] = self.keys.index_select(2, columns)
-        self.values[:, :, start:stop] = self.values.index_select(2, columns)
 
 
 class KeyValueCache:
@@ -116,9 +109,10 @@ class KeyValueCache:
             self._states[start : start + len(columns)] = self._states[indices.to(self._states.device)]
 
     def _move(self, start: int, columns: torch.Tensor) -> None:
-        """Move columns of the keys and values of every layer."""
+        stop = start + len(columns)
         for layer in self.layers:
-            layer.gather(start, columns)
+            layer.keys[:, :, start:stop] = layer.keys.index_select(2, columns)
+            layer.values[:, :, start:stop] = layer.values.index_select(2, columns)
 
     def take(self, other: KeyValueCache) -> None:
         """Copy another cache of the same model. If this cache stores hidden states, the other must store the same."""

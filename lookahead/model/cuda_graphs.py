@@ -111,10 +111,9 @@ class _Layer(DynamicLayer):
 
     def update(self, key_states, value_states, *args, **kwargs):
         if self.keys is None:  # the first pass determines the number and the width of the heads
-            self.keys, self.values = (
-                new.new_zeros(1, new.shape[1], self._buffers.capacity, new.shape[3])
-                for new in (key_states, value_states)
-            )
+            (_, heads, _, dim), capacity = key_states.shape, self._buffers.capacity
+            self.keys = key_states.new_zeros(1, heads, capacity, dim)
+            self.values = value_states.new_zeros(1, heads, capacity, value_states.shape[3])
         self.keys.index_copy_(2, self._buffers.columns, key_states)
         self.values.index_copy_(2, self._buffers.columns, value_states)
         return self.keys, self.values

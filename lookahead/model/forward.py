@@ -88,10 +88,7 @@ class Forward(ABC):
     def __call__(
         self, ids: torch.Tensor, positions: torch.Tensor | slice, cache: KeyValueCache, rows: Any, only: slice = EVERY
     ) -> torch.Tensor:  # fmt: skip
-        """Return logits [rows, vocab], or those of the rows in `only`, for ids [rows] at positions [rows].
-
-        The positions of a chain may be a slice.
-        """
+        """Return logits [rows, vocab], or those of `only`, for ids [rows] at positions [rows], a slice for chains."""
 
     def together(self, parts: Sequence[Part]) -> list[torch.Tensor]:
         """Return logits [rows, vocab] for each part. If the model `batches`, it runs one pass and the logits are float32."""

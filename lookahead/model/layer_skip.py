@@ -21,10 +21,7 @@ def _first(target: CachedLM, layers: int, exact: bool) -> CachedLM:
 
 
 def drafter(target: CachedLM) -> CachedLM:
-    """Return a drafter of the target's first eighth of layers, at least one.
-
-    Raises `ModelError` if the architecture cannot be cut.
-    """
+    """Return a drafter of the target's first eighth of layers, at least one. Raises `ModelError` if none can be cut."""
     try:
         return _first(target, max(1, target.passes.shape.layers // SHARE), exact=False)
     except CUT_ERRORS as error:
@@ -33,10 +30,7 @@ def drafter(target: CachedLM) -> CachedLM:
 
 
 def shallow(target: CachedLM) -> CachedLM:
-    """Return the target's first layer with an empty cache, to run the same kernels in less time.
-
-    Returns the target itself if the architecture cannot be cut.
-    """
+    """Return the target's first layer with an empty cache, to run the same kernels; the target if it cannot be cut."""
     try:
         return _first(target, 1, exact=True)
     except CUT_ERRORS:

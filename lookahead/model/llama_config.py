@@ -25,10 +25,7 @@ MUST_BE = {
 
 
 def plain(folder: str | Path) -> dict[str, Any] | None:
-    """Return the configuration in a folder, including `rope_theta`; None if it does not describe a plain Llama.
-
-    Raises `ModelError` if the file is damaged.
-    """
+    """Return a folder's configuration with `rope_theta`; None if no plain Llama. Raises `ModelError` if damaged."""
     config = read_small(folder, CONFIG)
     if config is None:
         return None
@@ -65,10 +62,7 @@ def parameters(config: dict[str, Any]) -> int:
 
 
 def eos_token_ids(folder: str | Path) -> int | list[int] | None:
-    """Return `eos_token_id` of a folder's generation settings, or of its configuration if there are no such settings.
-
-    Raises `ModelError` if the file is damaged.
-    """
+    """Return `eos_token_id` of a folder's generation settings or configuration. Raises `ModelError` if damaged."""
     generation = read_small(folder, GENERATION)
     settings = read_small(folder, CONFIG) if generation is None else generation
     return settings.get("eos_token_id") if settings else None

@@ -169,10 +169,7 @@ class CachedLM:
         return tree
 
     def sync(self, context: Sequence[int]) -> list[int]:
-        """Rewind to the longest prefix shared with `context`; return the tokens that are not cached.
-
-        They include at least the last token, because a pass over it returns its logits.
-        """
+        """Rewind to the longest prefix shared with `context`; return the uncached tokens, which include the last."""
         shared, limit = 0, min(len(self.tokens), len(context) - 1)
         if self.tokens[:limit] == list(context[:limit]):
             shared = limit

@@ -81,10 +81,7 @@ def _names(names: Iterable[str]) -> str:
 
 
 def empty(folder: str | Path) -> PreTrainedModel:
-    """Return the model of a folder's configuration without weights: tensors have shapes only.
-
-    Raises `ModelError` if the configuration is damaged or describes no model.
-    """
+    """Return the model of a folder's configuration, with shapes only. Raises `ModelError` if it describes no model."""
     small_files.check(folder)
     config = configuration(folder)
     try:

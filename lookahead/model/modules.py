@@ -223,9 +223,7 @@ def rollback_layers(model: PreTrainedModel) -> int:
         hint = "its recurrent state cannot be rolled back; choose a model with plain attention."
         raise ModelError("model", name, hint)
     layers = DynamicCache(config=model.config).layers
-    if others := sorted({type(layer).__name__ for layer in layers if type(layer) is not DynamicLayer}):
-        hint = (
-            f"its cache ({', '.join(others)}) cannot be rolled back; choose a model with full attention in every layer."
-        )
+    if others := ", ".join(sorted({type(layer).__name__ for layer in layers if type(layer) is not DynamicLayer})):
+        hint = f"its cache ({others}) cannot be rolled back; choose a model with full attention in every layer."
         raise ModelError("model", name, hint)
     return len(layers)

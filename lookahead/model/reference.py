@@ -48,10 +48,7 @@ class Reference:
         empty = torch.empty(self.kv_heads, 0, self.dim)
         self.tokens: list[int] = []
         self._cache = [(empty, empty) for _ in range(self.layers)]  # keys and values [kv_heads, tokens, dim] per layer
-        self._pending: tuple[list[int], list[tuple[torch.Tensor, torch.Tensor]]] = (
-            [],
-            [],
-        )  # tokens, keys and values of the last pass
+        self._pending: tuple[list[int], list[tuple[torch.Tensor, torch.Tensor]]] = [], []  # rows of the last pass
 
     @torch.inference_mode()
     def forward(self, tokens: Sequence[int], parents: Sequence[int] | None = None, *, first: int = 0) -> torch.Tensor:

@@ -114,10 +114,7 @@ def check(folder: str | Path) -> None:
 
 
 def weight_files(folder: str | Path) -> list[str]:
-    """Return the names of the files of a folder's weights.
-
-    Raises `ModelError` if the index that names them is damaged, or if one of them is missing.
-    """
+    """Return the names of a folder's weight files. Raises `ModelError` if their index is damaged or one is missing."""
     if (Path(folder) / WEIGHTS).is_file():
         return [WEIGHTS]
     names = shards(folder)
@@ -128,10 +125,7 @@ def weight_files(folder: str | Path) -> list[str]:
 
 
 def shards(folder: str | Path) -> list[str]:
-    """Return the names of the files in the index of a folder's weights; none without an index.
-
-    Raises `ModelError` if the index is damaged.
-    """
+    """Return the file names in the index of a folder's weights, if it exists. Raises `ModelError` if it is damaged."""
     index = read(folder, INDEX)
     if index is None:
         return []

@@ -137,11 +137,10 @@ class Growing:
             ids = torch.full((texts,), self._end)
             steps: list[tuple[torch.Tensor, ...]] = []
             for position in range(LENGTH):
-                for row in (ids == self._end).nonzero().flatten().tolist():
-                    varied[row] = position + self._plan(planned[row, position:]) + VARIED
-                out = self._writer(
-                    input_ids=ids[:, None].to(device), past_key_values=cache, output_hidden_states=True, use_cache=True
-                )
+                for text in (ids == self._end).nonzero().flatten().tolist():
+                    varied[text] = position + self._plan(planned[text, position:]) + VARIED
+                fed = ids[:, None].to(device)
+                out = self._writer(input_ids=fed, past_key_values=cache, output_hidden_states=True, use_cache=True)
                 logits = out.logits[:, -1].float().cpu()
                 states = torch.cat([out.hidden_states[tap][:, 0] for tap in taps], -1).to(torch.bfloat16)
                 likeliest = logits.argmax(-1)

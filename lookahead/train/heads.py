@@ -110,13 +110,10 @@ class HeadLoss(ABC):
         """
         logp = log_softmax(logits.float(), -1)
         p = target_logp.exp()
-        variation = (
-            (p - logp.exp()).abs().sum(-1) + (1 - p.sum(-1)).clamp_min(0)
-        ) / 2  # tokens beyond `known` are never drafted
+        variation = ((p - logp.exp()).abs().sum(-1) + (1 - p.sum(-1)).clamp_min(0)) / 2  # other tokens are not drafted
         token_loss = -logp.gather(-1, target_logp.argmax(-1, keepdim=True))[..., 0]
-        return (p * (target_logp - logp)).sum(
-            -1
-        ) + variation + self.likeliest_weight * token_loss, 1 - variation.detach()
+        distance = (p * (target_logp - logp)).sum(-1) + variation + self.likeliest_weight * token_loss
+        return distance, 1 - variation.detach()
 
 
 def weighted(losses: torch.Tensor) -> torch.Tensor:

@@ -11,16 +11,13 @@ from ..engine.fixed_length import FixedLength
 from ..model.heads.head import Head
 from ..model.lm import CachedLM
 
-LONGEST = 8  # tokens of a draft
+LONGEST = 8  # tokens of a draft, if the head allows them
 
 
 def verified_passes(
     head: Head, target: CachedLM, prompt: Sequence[int], eos: frozenset[int], most_new: int
 ) -> tuple[int, int]:
-    """Continue a prompt of ids by up to `most_new` tokens; return the emitted tokens and the passes that verified them.
-
-    Drafts are as long as the head allows, at most `LONGEST`.
-    """
+    """Continue a prompt by up to `most_new` tokens; return the emitted tokens and the passes that verified drafts."""
     rule, lm, strategy = rule_for(Settings()), head.fresh(target.vocab), drafter_with(head.shape.kind)
     lm.follow(target)
     drafter = strategy(Resources(rule, lm), strategy.Options())

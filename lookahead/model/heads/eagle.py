@@ -9,7 +9,7 @@ all tokens.
 from collections.abc import Iterator, Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from ...core.tree import ancestor_mask, depths
@@ -28,20 +28,19 @@ class FirstLayer(Layer):
 class EagleNetwork(nn.Module):
     """An EAGLE-3 network. `embed` [vocab, hidden] and `head` [known, hidden] are the target's, or from the head's file."""
 
-    def __init__(self, shape: HeadShape, embed: torch.Tensor, head: torch.Tensor):
+    def __init__(self, shape: HeadShape, embed: Tensor, head: Tensor):
         super().__init__()
         self.shape = shape
         self.fc = nn.Linear(shape.fed, shape.hidden, bias=False)
         self.input_norm = Norm(shape.fed, shape.eps) if shape.fed_norm == ALL_TAPS else None
-        self.fc_norm = nn.ModuleList(
-            Norm(shape.hidden, shape.eps) for _ in (shape.taps if shape.fed_norm == PER_TAP else ())
-        )
+        normed = shape.taps if shape.fed_norm == PER_TAP else ()
+        self.fc_norm = nn.ModuleList(Norm(shape.hidden, shape.eps) for _ in normed)
         self.layers = nn.ModuleList([FirstLayer(shape), *(Layer(shape) for _ in range(shape.layers - 1))])
         self.norm, self.rotary = Norm(shape.hidden, shape.eps), RotaryEmbedding(shape)
         self.register_buffer("embed", embed, persistent=False)
         self.register_buffer("head", head, persistent=False)
 
-    def features(self, states: torch.Tensor) -> torch.Tensor:
+    def features(self, states: Tensor) -> Tensor:
         """Return features [..., hidden] of the target's hidden states [..., taps * hidden]."""
         if self.input_norm is not None:
             states = self.input_norm(states)
@@ -51,9 +50,8 @@ class EagleNetwork(nn.Module):
         return self.fc(states)
 
     def rows(
-        self, ids: torch.Tensor, features: torch.Tensor, positions: torch.Tensor, far: list[KeyValues], near: list[KeyValues],
-        mask: Mask,
-    ) -> tuple[torch.Tensor, list[KeyValues]]:  # fmt: skip
+        self, ids: Tensor, features: Tensor, positions: Tensor, far: list[KeyValues], near: list[KeyValues], mask: Mask
+    ) -> tuple[Tensor, list[KeyValues]]:
         """Compute rows of ids [texts, groups, rows] at `positions` [groups, rows].
 
         `features` [texts, groups, rows, hidden] are those of the previous tokens. `far` and `near` are the keys and values per
@@ -76,13 +74,13 @@ class EagleNetwork(nn.Module):
             x = layer.finish(x, layer.self_attn(fed, rotary, text, pairs, mask))
         return x, new
 
-    def logits(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def logits(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the features for the next rows and the logits [..., known] of last hidden states [..., hidden]."""
         normed = self.norm(x)
         logits = linear(normed.flatten(0, -2), self.head).unflatten(0, x.shape[:-1])
         return normed if self.shape.output_normed else x, logits
 
-    def forward(self, states: torch.Tensor, ids: torch.Tensor, steps: int) -> Iterator[torch.Tensor]:
+    def forward(self, states: Tensor, ids: Tensor, steps: int) -> Iterator[Tensor]:
         """Yield the logits [texts, rows, known] of each drafted token, for training.
 
         `ids` [texts, tokens] have the hidden `states` [texts, tokens, taps * hidden]. A draft of `steps` tokens begins after each
@@ -94,11 +92,8 @@ class EagleNetwork(nn.Module):
         text = tokens <= tokens[:, None]
         # First all rows are one group, which reads the text. Then each row is a separate group, which drafts.
         x, pairs = self.rows(ids[:, None, 1:], x, tokens[None], [], [], Mask(text[:, :0], text))
-        far, near, x = (
-            [KeyValues(*(part[:, 0] for part in layer)) for layer in pairs],
-            [],
-            x.transpose(1, 2).contiguous(),
-        )
+        far, near = [KeyValues(*(part[:, 0] for part in layer)) for layer in pairs], []
+        x = x.transpose(1, 2).contiguous()
         for step in range(1, steps + 1):
             x, logits = self.logits(x)
             yield logits[:, :, 0]
@@ -108,30 +103,26 @@ class EagleNetwork(nn.Module):
                 x, near = self.rows(read, x, (tokens + step)[:, None], far, near, mask)
 
     @torch.inference_mode()
-    def read(
-        self, states: torch.Tensor, ids: Sequence[int], start: int, cache: LayerCache
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def read(self, states: Tensor, ids: Sequence[int], start: int, cache: LayerCache) -> tuple[Tensor, Tensor]:
         """Append tokens of the text from token `start` on; return the feature [1, hidden] and the logits [1, known] of the last.
 
         `states` [tokens, taps * hidden] are the hidden states of the previous tokens: row i is that of the token before `ids[i]`.
         """
         n, device = len(ids), states.device
         cache.rewind(start)
-        tokens, positions = torch.tensor(ids, device=device), torch.arange(start, start + n, device=device)
+        tokens, positions = torch.tensor([[ids]], device=device), torch.arange(start, start + n, device=device)
         chain = torch.ones(n, n, dtype=torch.bool, device=device).tril()
         if self.shape.window:
             chain &= ~chain.tril(-self.shape.window)
         mask = Mask(window_mask(self.shape.window, start, positions), chain)
-        x, pairs = self.rows(
-            tokens[None, None], self.features(states)[None, None], positions[None], cache.far, [], mask
-        )
+        x, pairs = self.rows(tokens, self.features(states)[None, None], positions[None], cache.far, [], mask)
         cache.append([KeyValues(*(part[:, 0] for part in layer)) for layer in pairs])
         return self.logits(x[0, 0, -1:])
 
     @torch.inference_mode()
     def draft(
-        self, ids: Sequence[int], parents: Sequence[int], features: torch.Tensor, first: int, start: int, cache: LayerCache
-    ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+        self, ids: Sequence[int], parents: Sequence[int], features: Tensor, first: int, start: int, cache: LayerCache
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """Compute the rows from `first` on of a tree of drafted tokens after a text of `start` tokens.
 
         `features` [rows, hidden] are those of the rows' parents. Returns the features and the logits [rows, known] of the rows.

@@ -51,10 +51,7 @@ class _Unsupported(Exception):
 
 
 def shape_of(config: Mapping[str, Any], target: Shape, name: str) -> HeadShape:
-    """Return the shape that a configuration describes, for a target.
-
-    Raises `ModelError` if the head does not match the target or the configuration cannot be read.
-    """
+    """Return the shape that a configuration describes. Raises `ModelError` if it is damaged or not for this target."""
     try:
         shape = _shape(config, target)
     except _Unsupported as error:
@@ -87,9 +84,7 @@ def _shape(config: Mapping[str, Any], target: Shape) -> HeadShape:
     kind, listed = kind_of(config), config.get("speculators_model_type")
     if listed and listed not in READ:
         known = "read" if listed in NOT_READ else "known"
-        raise _Unsupported(
-            f"heads of the kind {listed} are not {known}; those of the kinds {', '.join(READ[:2])} and {READ[2]} are."
-        )
+        raise _Unsupported(f"heads of the kind {listed} are not {known}; choose one of the kinds {', '.join(READ)}.")
     layer = config["transformer_layer_config"] if listed else config
     if kind == MEDUSA:
         slots = config.get("num_heads") or config["medusa_num_heads"]
@@ -140,10 +135,8 @@ def _eagle(config, layer, target: Shape, residual_normed: bool) -> HeadShape:
 def _block(config, layer, taps, anchored: bool, causal: bool) -> HeadShape:
     sizes = _sizes(config, {**layer, "model_type": "qwen3"})
     rank, confident = config.get("markov_rank") or 0, bool(config.get("enable_confidence_head", anchored))
-    if rank and config.get("markov_head_type", "vanilla") != "vanilla":
-        raise _Unsupported(
-            f"a Markov head of the kind {config['markov_head_type']} is not supported; only the kind vanilla is."
-        )
+    if rank and (head := config.get("markov_head_type", "vanilla")) != "vanilla":
+        raise _Unsupported(f"a Markov head of the kind {head} is not supported; only the kind vanilla is.")
     if confident and not (rank and config.get("confidence_head_with_markov", True)):
         raise _Unsupported("a confidence head without the Markov head's input is not supported.")
     from_anchor = config.get("sample_from_anchor", anchored)
@@ -175,11 +168,12 @@ def network(
         raise ModelError("head", name, "there is no trained head's configuration.")
     shape = shape_of(config, target, name)
     try:
-        tensors = {_module_name(key): tensor for file in files for key, tensor in load_file(Path(folder, file)).items()}
+        stored = {key: tensor for file in files for key, tensor in load_file(Path(folder, file)).items()}
     except FileNotFoundError as error:
         raise ModelError("head", name, f"there are no weights in {Path(error.filename or WEIGHTS).name}.") from error
     except (OSError, SafetensorError) as error:
         raise ModelError("head", name, f"its weights cannot be read ({remark(error)}).") from error
+    tensors = {key.removeprefix("model.").replace("midlayer.", "layers.0."): tensor for key, tensor in stored.items()}
     _check_sizes({key: tuple(tensor.shape) for key, tensor in tensors.items()}, shape, name)
     ids = None
     if shape.draft_vocab:
@@ -200,11 +194,6 @@ def network(
         first = " ".join(str(error).split())[:200]
         raise ModelError("head", name, f"its weights are not those that its configuration names ({first}).") from error
     return net, ids
-
-
-def _module_name(key: str) -> str:
-    """Return a tensor's name in our networks."""
-    return key.removeprefix("model.").replace("midlayer.", "layers.0.")
 
 
 def _check_sizes(sizes: Mapping[str, tuple[int, ...]], shape: HeadShape, name: str) -> None:

@@ -161,10 +161,8 @@ class CachedEagle(CachedHead):
 
     def _forward(self, tokens, parents, first):
         self._rows = list(tokens)
-        parent_features = torch.cat([self._root, self._features[:first]])[[parent + 1 for parent in parents[first:]]]
-        features, logits = self.head.passes.draft(
-            tokens, parents, parent_features, first, len(self.tokens), self._cache
-        )
+        fed = torch.cat([self._root, self._features[:first]])[[parent + 1 for parent in parents[first:]]]
+        features, logits = self.head.passes.draft(tokens, parents, fed, first, len(self.tokens), self._cache)
         self._features = torch.cat([self._features[:first], features])
         return logits
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.functional import rms_norm, silu
 
 from .shape import HeadShape
@@ -18,15 +18,15 @@ from .shape import HeadShape
 class KeyValues(NamedTuple):
     """Keys and values, [texts, tokens, kv heads, dim] of a text or [texts, groups, rows, kv heads, dim] of groups."""
 
-    keys: torch.Tensor
-    values: torch.Tensor
+    keys: Tensor
+    values: Tensor
 
 
 class Mask(NamedTuple):
     """True if a row attends to a token of the text, [groups, rows or 1, tokens], or to a row of its group, [rows, rows of the group]."""
 
-    far: torch.Tensor
-    near: torch.Tensor
+    far: Tensor
+    near: Tensor
 
 
 class LayerCache:
@@ -48,7 +48,7 @@ class LayerCache:
         self.far, self.near = [KeyValues(*(part[:, :length] for part in pairs)) for pairs in self.far], []
 
 
-def window_mask(window: int, length: int, positions: torch.Tensor) -> torch.Tensor:
+def window_mask(window: int, length: int, positions: Tensor) -> Tensor:
     """Return which of the first `length` tokens are in the window of rows at `positions`, [1, rows, length]; a window of 0 has all."""
     tokens = torch.arange(length, device=positions.device)
     first = positions[:, None] - window if window else torch.full_like(positions[:, None], -1)
@@ -58,7 +58,7 @@ def window_mask(window: int, length: int, positions: torch.Tensor) -> torch.Tens
 class Norm(nn.RMSNorm):
     """RMSNorm that computes in float32 for every number format."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """Norm x [..., width]."""
         return rms_norm(x.float(), self.normalized_shape, self.weight.float(), self.eps).to(x.dtype)
 
@@ -71,14 +71,14 @@ class RotaryEmbedding(nn.Module):
         inv_freq = shape.theta ** -(torch.arange(0, shape.head_dim, 2).float() / shape.head_dim)
         self.register_buffer("inv_freq", inv_freq, persistent=False)
 
-    def forward(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return cosines and sines [..., 1, dim] for positions [...]."""
         angles = positions[..., None].float() * self.inv_freq
         angles = torch.cat([angles, angles], -1)[..., None, :]
         return angles.cos(), angles.sin()
 
 
-def apply_rope(x: torch.Tensor, rotary: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+def apply_rope(x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
     """Rotate x [..., heads, dim] by its positions."""
     cos, sin = rotary
     first, second = x.chunk(2, -1)
@@ -100,12 +100,12 @@ class Attention(nn.Module):
         else:
             self.q_norm = self.k_norm = nn.Identity()
 
-    def keys_values(self, x: torch.Tensor, rotary: tuple[torch.Tensor, torch.Tensor]) -> KeyValues:
+    def keys_values(self, x: Tensor, rotary: tuple[Tensor, Tensor]) -> KeyValues:
         """Return keys and values of rows x [..., fed]."""
         keys, values = (proj(x).unflatten(-1, (self.kv, self.dim)) for proj in (self.k_proj, self.v_proj))
         return KeyValues(apply_rope(self.k_norm(keys), rotary), values)
 
-    def forward(self, x, rotary, far: KeyValues, near: KeyValues, mask: Mask) -> torch.Tensor:
+    def forward(self, x, rotary, far: KeyValues, near: KeyValues, mask: Mask) -> Tensor:
         """Return attention [texts, groups, rows, hidden] of rows x [texts, groups, rows, fed] to the text and to their group."""
         q = apply_rope(self.q_norm(self.q_proj(x).unflatten(-1, (-1, self.dim))), rotary)
         q = q.unflatten(-2, (self.kv, self.group)) * self.dim**-0.5
@@ -118,16 +118,14 @@ class Attention(nn.Module):
         return self.o_proj(mixed.flatten(-3))
 
 
-def _near(equation: str, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+def _near(equation: str, x: Tensor, y: Tensor) -> Tensor:
     """Return `torch.einsum` of rows and their groups. For groups of one row, it avoids thousands of tiny matrix products."""
     rows, scores = x.shape[2 if equation.startswith("bas") else 4], equation.endswith("sl")
     if rows > 1:
         return torch.einsum(equation, x, y)
     if scores:
         return (x[:, :, 0, None] * y[:, :, :, :, None]).sum(-1).permute(0, 3, 4, 1, 2)[:, :, :, :, None]
-    weights = x[:, :, :, :, 0].permute(0, 3, 4, 1, 2)[
-        ..., None
-    ]  # texts, groups, rows of the group, kv, heads of a kv, 1
+    weights = x[:, :, :, :, 0].permute(0, 3, 4, 1, 2)[..., None]  # [texts, groups, rows of the group, kv, group, 1]
     return (weights * y[:, :, :, :, None]).sum(2)[:, :, None]
 
 
@@ -139,7 +137,7 @@ class MLP(nn.Module):
         self.gate_proj, self.up_proj = (nn.Linear(shape.hidden, shape.inner, bias=False) for _ in range(2))
         self.down_proj = nn.Linear(shape.inner, shape.hidden, bias=False)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """Compute the network for x [..., hidden]."""
         return self.down_proj(silu(self.gate_proj(x)) * self.up_proj(x))
 
@@ -152,7 +150,7 @@ class Layer(nn.Module):
         self.self_attn, self.mlp = Attention(shape, fed or shape.hidden), MLP(shape)
         self.input_layernorm, self.post_attention_layernorm = (Norm(shape.hidden, shape.eps) for _ in range(2))
 
-    def finish(self, x: torch.Tensor, mixed: torch.Tensor) -> torch.Tensor:
+    def finish(self, x: Tensor, mixed: Tensor) -> Tensor:
         """Compute the rest of the layer after attention: x is the residual, `mixed` the attention's output."""
         x = x + mixed
         return x + self.mlp(self.post_attention_layernorm(x))

@@ -9,7 +9,7 @@ accepted (DSpark, DeepSpec 2026). Embedding and output head are the target's.
 from collections.abc import Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.functional import linear, silu
 
 from .layers import KeyValues, Layer, LayerCache, Mask, Norm, RotaryEmbedding, window_mask
@@ -38,13 +38,13 @@ class _Slots:
     """Drafting from the slots of a pass. Subclasses have `shape`, `head`, `markov_head` and `confidence_head`."""
 
     @torch.inference_mode()
-    def bias(self, tokens: Sequence[int]) -> torch.Tensor | float:
+    def bias(self, tokens: Sequence[int]) -> Tensor | float:
         """Return the Markov head's bias of the logits after tokens, [tokens, known]; 0 without a Markov head."""
         markov = self.markov_head
         return markov.markov_w2(markov.markov_w1(torch.tensor(tokens, device=self.head.device))) if markov else 0.0
 
     @torch.inference_mode()
-    def slot(self, hidden: torch.Tensor, logits: torch.Tensor, before: int) -> tuple[torch.Tensor, float | None]:
+    def slot(self, hidden: Tensor, logits: Tensor, before: int) -> tuple[Tensor, float | None]:
         """Return the logits [1, known] of a slot after the token `before`, and the predicted probability of acceptance.
 
         The probability is None without a confidence head. `hidden` [hidden] and `logits` [known] are the pass's output for the slot.
@@ -59,7 +59,7 @@ class _Slots:
 class BlockNetwork(_Slots, nn.Module):
     """The network of a block head. `embed` [vocab, hidden] and `head` [known, hidden] are the target's."""
 
-    def __init__(self, shape: HeadShape, embed: torch.Tensor, head: torch.Tensor):
+    def __init__(self, shape: HeadShape, embed: Tensor, head: Tensor):
         super().__init__()
         self.shape = shape
         self.fc = nn.Linear(shape.fed, shape.hidden, bias=False)
@@ -71,14 +71,12 @@ class BlockNetwork(_Slots, nn.Module):
         self.register_buffer("embed", embed, persistent=False)
         self.register_buffer("head", head, persistent=False)
 
-    def context(self, states: torch.Tensor, positions: torch.Tensor) -> list[KeyValues]:
+    def context(self, states: Tensor, positions: Tensor) -> list[KeyValues]:
         """Return the keys and values per layer of tokens, from the target's hidden states [texts, tokens, taps * hidden]."""
         features, rotary = self.hidden_norm(self.fc(states)), self.rotary(positions)
         return [layer.self_attn.keys_values(features, rotary) for layer in self.layers]
 
-    def slots(
-        self, anchors: torch.Tensor, positions: torch.Tensor, context: list[KeyValues], far: torch.Tensor
-    ) -> torch.Tensor:
+    def slots(self, anchors: Tensor, positions: Tensor, context: list[KeyValues], far: Tensor) -> Tensor:
         """Return the normed hidden states [texts, groups, slots, hidden] of blocks after anchors [texts, groups].
 
         `positions` [groups] are the anchors' positions. `far` [groups, 1 or rows, tokens] is the mask of the context.
@@ -95,7 +93,7 @@ class BlockNetwork(_Slots, nn.Module):
             x = layer.finish(x, layer.self_attn(fed, rotary, text, pairs, Mask(far, near)))
         return self.norm(x[:, :, shape.rows - shape.slots :])
 
-    def logits(self, hidden: torch.Tensor, before: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def logits(self, hidden: Tensor, before: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the logits [..., known] of slots [..., hidden] after tokens `before` [...], and the acceptance logits [...].
 
         The acceptance logits are None without a confidence head.
@@ -107,24 +105,19 @@ class BlockNetwork(_Slots, nn.Module):
         acceptance = self.confidence_head.proj(torch.cat(parts, -1))[..., 0] if self.confidence_head else None
         return logits, acceptance
 
-    def forward(
-        self, states: torch.Tensor, ids: torch.Tensor, anchors: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def forward(self, states: Tensor, ids: Tensor, anchors: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return `logits` [texts, anchors, slots, known] for the blocks after `anchors` [anchors] in each text, for training.
 
         `ids` [texts, tokens] have the hidden `states` [texts, tokens, taps * hidden]. The token before a slot is the text's.
         """
         tokens = torch.arange(ids.shape[1], device=ids.device)
-        hidden = self.slots(
-            ids[:, anchors], anchors, self.context(states, tokens), (tokens < anchors[:, None])[:, None]
-        )
+        far = (tokens < anchors[:, None])[:, None]
+        hidden = self.slots(ids[:, anchors], anchors, self.context(states, tokens), far)
         before = anchors[:, None] + torch.arange(self.shape.slots, device=ids.device)
         return self.logits(hidden, ids[:, before])
 
     @torch.inference_mode()
-    def draft(
-        self, states: torch.Tensor, anchor: int, start: int, cache: LayerCache
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def draft(self, states: Tensor, anchor: int, start: int, cache: LayerCache) -> tuple[Tensor, Tensor]:
         """Append tokens of the text from token `start` on, then draft a block after the anchor, which is the next token.
 
         `states` [tokens, taps * hidden] are the appended tokens' hidden states. Returns the slots' hidden states [slots, hidden]
@@ -148,7 +141,7 @@ class Residual(nn.Module):
         for weight in self.parameters():
             nn.init.zeros_(weight)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """Compute the layers for x [..., hidden]."""
         for layer in self.layers:
             x = x + silu(layer(x))
@@ -164,17 +157,17 @@ class MedusaNetwork(_Slots, nn.Module):
 
     markov_head = confidence_head = None
 
-    def __init__(self, shape: HeadShape, embed: torch.Tensor, head: torch.Tensor):
+    def __init__(self, shape: HeadShape, embed: Tensor, head: Tensor):
         super().__init__()
         self.shape = shape
         self.blocks = nn.ModuleList(Residual(shape) for _ in range(shape.slots))
         self.register_buffer("head", head, persistent=False)
 
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
+    def forward(self, states: Tensor) -> Tensor:
         """Return the logits [..., slots, vocab] of the tokens after the target's next token, for hidden states [..., hidden]."""
         return linear(torch.stack([block(states) for block in self.blocks], -2), self.head)
 
     @torch.inference_mode()
-    def draft(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def draft(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """Run a pass on a hidden state [1, hidden]; return it per slot, unused, and the logits [slots, vocab]."""
         return states.expand(self.shape.slots, -1), self(states)[0]

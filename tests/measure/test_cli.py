@@ -78,11 +78,11 @@ def test_the_number_format_is_an_option():
 
 
 @pytest.mark.parametrize(
-    ("begin", "arguments"), [(main, ["calibrate", "--models", f"{POCKET / 'target'}"]), (app.main, ["--port", "0"])]
+    ("begin", "arguments"), [(main, ["calibrate"]), (app.main, ["--port", "0"])], ids=["calibrate", "app"]
 )
 def test_an_unknown_number_format_prints_one_line(begin, arguments, capsys, monkeypatch):
     monkeypatch.setenv("LOOKAHEAD_DTYPE", "auto")  # restored after the test: --dtype sets it
-    assert begin([*arguments, "--dtype", "float9"]) == 2
+    assert begin([*arguments, "--models", str(POCKET / "target"), "--dtype", "float9"]) == 2
     message = capsys.readouterr().err
     assert message.count("\n") == 1
     assert "float9" in message and "bfloat16, float32" in message

@@ -29,9 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     env = os.environ.get
     parser.add_argument("--host", default=env("HOST") or env("GRADIO_SERVER_NAME") or "127.0.0.1")
     parser.add_argument("--port", type=int, default=env("PORT") or env("GRADIO_SERVER_PORT"))
-    parser.add_argument(
-        "--models", default=env("LOOKAHEAD_MODELS") or "pocket", help='families, as "pocket,smol,target+draft"'
-    )
+    parser.add_argument("--models", default=env("LOOKAHEAD_MODELS") or "pocket", help='as "pocket,smol,target+draft"')
     parser.add_argument("--dtype", help="bfloat16, float32, or auto: measured (LOOKAHEAD_DTYPE)")
     parser.add_argument("--share", action="store_true", help="a public link, through Gradio's servers")
 

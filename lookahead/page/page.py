@@ -63,9 +63,8 @@ def build(server: ServerState, log_settings: LogSettings) -> gr.Blocks:
             change(machine, [family, header], header, queue=False, **QUIET)
         # The header is sometimes replaced, so its button clicks a permanent one (`assets/page/buttons.js`).
         measure = gr.Button("measure again", visible="hidden", elem_id="la-again")
-        measure.click(
-            partial(_measure_again, server), family, header, concurrency_limit=None, trigger_mode="once", **QUIET
-        )
+        again = partial(_measure_again, server)
+        measure.click(again, family, header, concurrency_limit=None, trigger_mode="once", **QUIET)
         markup(_footer(log_settings.revision), elem_id="la-footer")
         api.add(server)
         gradio_internals.change_template(assets.script("page/first.js"), _card())
@@ -118,10 +117,8 @@ def _server_facts(spec: str) -> tuple[str, str]:
 
 def _machine_facts(models: Models) -> tuple[str, str]:
     curve = models.costs.target
-    rows = "".join(
-        f"<tr><td>{n}</td><td>{seconds(s)}</td><td>{decimal(curve.ratio(n))}</td></tr>"
-        for n, s in zip(curve.rows, curve.seconds, strict=True)
-    )
+    costs = [(n, seconds(s), decimal(curve.ratio(n))) for n, s in zip(curve.rows, curve.seconds, strict=True)]
+    rows = "".join(f"<tr><td>{n}</td><td>{time}</td><td>{ratio}</td></tr>" for n, time, ratio in costs)
     names = html.escape(", ".join(f"{role}: {name}" for role, name in models.names.items()))
     return (
         f"{models.exactness} · {models.dtype} · {processor.cores()} cores",

@@ -46,10 +46,8 @@ class RaceForm:
 
     def __call__(self, server: ServerState) -> Race | ServerRace:
         """Return the race. Raises `LookaheadError` if a field is wrong or exceeds the host's limits."""
-        if len(str(self.fields.get("options") or "")) > MOST_OPTION_CHARACTERS:
-            raise SettingsError(
-                "options", self.fields["options"], f"give at most {count(MOST_OPTION_CHARACTERS)} characters."
-            )
+        if len(text := str(self.fields.get("options") or "")) > MOST_OPTION_CHARACTERS:
+            raise SettingsError("options", text, f"give at most {count(MOST_OPTION_CHARACTERS)} characters.")
         settings = options(self.fields)
         server.limits.check(self.prompt, settings.get("max_new_tokens"), len(self.methods))
         if is_servers(self.family):
@@ -108,10 +106,8 @@ def from_link(
         raise MethodError("methods", ",".join(methods)[:200], f"at most {MOST_LANES - 1} in addition to naive.")
     for method in methods:
         method_class(method)
-    fields = {
-        **initial_values(limits),
-        **{name: str(query[name])[:MOST_OPTION_CHARACTERS] for name in FIELDS if name in query},
-    }
+    given = {name: str(query[name])[:MOST_OPTION_CHARACTERS] for name in FIELDS if name in query}
+    fields = initial_values(limits) | given
     fields["chat"] = str(fields["chat"]) == "True"
     checked = options(fields)
     Settings(**{name: value for name, value in checked.items() if name in Settings.names()})

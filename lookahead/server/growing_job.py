@@ -146,9 +146,7 @@ def check_growable(server: ServerState, models: Models) -> None:
     if zero.ENABLED:
         raise Refused("This server gets a GPU for a minute at a time, which is too short to train a drafter.")
     if passes.shape.kind != "llama":
-        raise ModelError(
-            "target", name, f"a drafter can be trained for Llama models only, and this is another one. {BACK}"
-        )
+        raise ModelError("target", name, f"a drafter can be trained for Llama models only. {BACK}")
     if passes.size > LARGEST:
         hint = f"with {millions(passes.size)} parameters it is too large to train a drafter in minutes. {BACK}"
         raise ModelError("target", name, hint)

@@ -19,7 +19,7 @@ from .state import ServerState, bundled, family_title
 T = TypeVar("T")
 BUSY = "Another visitor is loading models on this server, or a stopped load is ending. Try again in a moment."
 FAULT = (
-    "This failed because of an error in Lookahead or in the model's files ({kind}). The loaded models have not changed."
+    "This failed because of an error in Lookahead or in the model's files ({kind}). The loaded models are unchanged."
 )
 
 
@@ -89,10 +89,7 @@ def missing(server: ServerState, spec: str) -> bool:
 
 
 def load_if_missing(server: ServerState, spec: str) -> Iterator[tuple[str, float]]:
-    """Load a bundled family unless it is loaded, and yield (sentence, share done). Raises `LookaheadError`.
-
-    It waits while another visitor loads models.
-    """
+    """Load a bundled family unless it is loaded, after other loads, and yield (sentence, share). Raises its errors."""
     if not missing(server, spec):
         return
     title = f"Loading {family_title(spec).partition(':')[0]}, once. "
@@ -106,10 +103,8 @@ def load_if_missing(server: ServerState, spec: str) -> Iterator[tuple[str, float
 
 
 def _check(server: ServerState, spec: str, job: DownloadJob) -> hub.Plan:
-    plan = hub.check(
-        spec, limits=server.limits, progress=job.progress, compute=job.compute,
-        spare_bytes=server.families.spare_bytes,
-    )  # fmt: skip
+    limits, spare = server.limits, server.families.spare_bytes
+    plan = hub.check(spec, limits=limits, progress=job.progress, compute=job.compute, spare_bytes=spare)
     job.publish(plan)
     return plan
 

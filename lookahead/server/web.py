@@ -23,7 +23,7 @@ from anyio.from_thread import start_blocking_portal
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import Mount, Route
 
 from ..core.numbers import percent
 from ..measure.scenarios import EVERY
@@ -56,12 +56,8 @@ class WebServer:
         self.host, self.port = host, sockets[0].getsockname()[1]
         self.url = f"http://{'localhost' if host == '0.0.0.0' else host}:{self.port}"  # from this machine
         self.text, self.share = "starting", 0.0
-        self._while_loading: list[BaseRoute] = [
-            Route("/", self._loading_page),
-            Route("/loading", self._progress),
-            Route("/healthz", self._progress),
-            Mount("", self._unavailable),
-        ]
+        progress = [Route(path, self._progress) for path in ("/loading", "/healthz")]
+        self._while_loading = [Route("/", self._loading_page), *progress, Mount("", self._unavailable)]
         self.app = Starlette(routes=self._while_loading)
         # Without a configuration, uvicorn adds no handlers to the log. Its warnings are about requests that are not HTTP.
         config = uvicorn.Config(
@@ -118,10 +114,8 @@ async def _listening(host: str, ports: range) -> list[socket.socket]:
         raise OSError("a port is a number from 0 to 65535")
     for port in ports:
         try:
-            listener = await anyio.create_tcp_listener(
-                local_host=host.strip("[]") or None, local_port=port, backlog=512
-            )
-            return [socket_listener.extra(SocketAttribute.raw_socket) for socket_listener in listener.listeners]
+            opened = await anyio.create_tcp_listener(local_host=host.strip("[]") or None, local_port=port, backlog=512)
+            return [listener.extra(SocketAttribute.raw_socket) for listener in opened.listeners]
         except OSError:
             if port == ports[-1]:
                 raise
@@ -129,11 +123,6 @@ async def _listening(host: str, ports: range) -> list[socket.socket]:
 
 @lru_cache(maxsize=len(EVERY))
 def _page(scenario: str, at: int | None) -> str:
-    return assets.document(
-        "waiting",
-        TITLE,
-        head=NO_ICON,
-        allowed="connect-src 'self'; img-src data:; ",
-        prompt=html.escape(BY_ID[scenario].prompt),
-        batch=recording(scenario, at, CAPTION),
-    )
+    allowed = "connect-src 'self'; img-src data:; "
+    prompt, batch = html.escape(BY_ID[scenario].prompt), recording(scenario, at, CAPTION)
+    return assets.document("waiting", TITLE, head=NO_ICON, allowed=allowed, prompt=prompt, batch=batch)

@@ -60,10 +60,8 @@ def _lane_steps(spec: str, limits: Limits, make: RaceFactory) -> Iterator[Trace 
 if ENABLED := enabled():
     import spaces  # before any module checks torch for a GPU
 
-    torch.cuda.is_available, torch.cuda.device_count = (
-        lambda: False,
-        lambda: 0,
-    )  # `spaces` undoes this in the process with a GPU
+    # `spaces` undoes this in the process with a GPU.
+    torch.cuda.is_available, torch.cuda.device_count = (lambda: False), (lambda: 0)
     _lane_steps = spaces.GPU(_lane_steps, duration=call_s)
 
 

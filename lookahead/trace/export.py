@@ -22,8 +22,6 @@ COLUMNS = (
     "lane", "method", "pass", "kind", "rows", "drafted", "draft", "accepted", "tokens", "text", "origins",
     "propose_ms", "verify_ms", "other_ms", "clock_ms", "finish",
 )  # fmt: skip
-BRANCH = " | "
-
 TITLE, CAPTION = 60, 300  # characters
 SECONDS, OTHER = 6, 4  # decimals
 
@@ -56,7 +54,7 @@ def _paths(draft: DraftRecord) -> str:
     """Return the text of a draft's root-to-leaf paths, without window rows."""
     parents = draft.parents[: len(draft.tokens) - draft.window]
     leaves = [row for row in range(len(parents)) if row not in parents]
-    return BRANCH.join("".join(draft.pieces[row] for row in ancestors(parents, leaf)) for leaf in leaves)
+    return " | ".join("".join(draft.pieces[row] for row in ancestors(parents, leaf)) for leaf in leaves)
 
 
 def replay_html(trace: RaceRecord, caption: str | None = None, app_url: str = "") -> str:

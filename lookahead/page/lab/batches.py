@@ -52,9 +52,8 @@ def _measured_elsewhere(dark: bool) -> list[Any]:
     """Return the published table, which is shown until this machine is measured."""
     by_method, machine = published.batches()
     levels = by_method.get(ELSEWHERE, ())
-    sentence = (
-        f"Measured on another machine ({machine}), with {ELSEWHERE}: {texts_at_once(levels)} Your results replace this."
-    )
+    source = f"Measured on another machine ({machine}), with {ELSEWHERE}"
+    sentence = f"{source}: {texts_at_once(levels)} Your results replace this."
     return [status_line(sentence), plot_update(charts.load(levels, dark))] if levels else gr.skip()
 
 
@@ -76,9 +75,8 @@ def _write(models: Models, dark: bool, method: str, sizes: str) -> Iterator[Any]
         passes = {counted(row["texts"], "text"): row["passes"] for row in newest["rows"]}
         drafting = [name for name, pictures in passes.items() if pictures and any(map(any, pictures[0]))]
         offered = [*passes]
-        chosen = (
-            gr.Dropdown(offered, value=(drafting or offered)[-1], visible=True) if offered != previous else gr.skip()
-        )
+        last = (drafting or offered)[-1]
+        chosen = gr.Dropdown(offered, value=last, visible=True) if offered != previous else gr.skip()
         advice, rows = status_line(texts_at_once(levels)), table(*batches.table(newest["rows"]))
         return [advice, figure, rows, passes, chosen, gr.Slider(visible=True)]
 

@@ -43,9 +43,8 @@ def add(server: ServerState, follow: Follow) -> None:
     status = markup()
     played = markup("", html_template='<div class="la-class"></div>', js_on_load=MOUNT)
     follow(offered, method)
-    run_and_stop(
-        start, stop, with_visitor_models(server, _write, server), [method, length], [played], status=status, done=""
-    )
+    work = with_visitor_models(server, _write, server)
+    run_and_stop(start, stop, work, [method, length], [played], status=status, done="")
 
 
 def _write(models: Models, server: ServerState, method: str, length: str) -> Iterator[Any]:

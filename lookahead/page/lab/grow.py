@@ -85,9 +85,8 @@ def add(server: ServerState, follow: Follow) -> None:
     stop.click(None, js=f"() => {json.dumps(STOP_LANES)}", outputs=lanes, **QUIET)
     keep.click(keep_it, None, [kept, remove], concurrency_limit=None, **QUIET)
     remove.click(remove_it, None, [kept, remove], concurrency_limit=None, **QUIET)
-    download.click(pack, None, [kept, packed], concurrency_limit=None, **QUIET).then(
-        None, packed, packed, js=SAVE, **QUIET
-    )
+    packing = download.click(pack, None, [kept, packed], concurrency_limit=None, **QUIET)
+    packing.then(None, packed, packed, js=SAVE, **QUIET)
 
 
 def _train(server: ServerState, dark: bool, visitor: str) -> Iterator[list[Any]]:

@@ -1,7 +1,4 @@
-"""Named endpoints for gradio_client, with the same engine and the same queue.
-
-A call to /race yields {"status": text}, and then the trace. If the client disconnects, the race ends at the next status.
-"""
+"""Named endpoints for gradio_client. If a client disconnects, its race ends at the next status that /race yields."""
 
 import json
 from collections.abc import Iterator

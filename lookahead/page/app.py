@@ -1,7 +1,4 @@
-"""Start the app: `lookahead serve` and `python app.py`.
-
-The port opens and a recording plays immediately. Then the models load, and Gradio last.
-"""
+"""Start the app: the port opens and a recording plays immediately. Then the models load, and Gradio last."""
 
 from __future__ import annotations
 

@@ -30,13 +30,11 @@ from .parts import DARK, QUIET, TRACE, markup, pressed_id
 from .running import STOP_LANES, run_and_stop
 from .timeline import timeline
 
-# Chips for models that continue a text, and for models that reply to a message.
-CONTINUED, ANSWERED = "continued", "answered"
+CONTINUED, ANSWERED = "continued", "answered"  # chips for models that continue a text, or reply to a message
 NOTES = json.dumps([{"id": scenario.id, "note": scenario.note} for scenario in CHIPS])
 BEGIN = f"() => {{ lookaheadPage.chips.connect({NOTES}); lookaheadPage.buttons.connect(); }}"
 CHIP = "la-chip-"  # the beginning of a chip's name on the page
-# The first chip of each group.
-GROUPS = {"story": "easy", "sum": "hard", "short": "what goes wrong", "window": "exotic"}
+GROUPS = {"story": "easy", "sum": "hard", "short": "what goes wrong", "window": "exotic"}  # by the first chip
 REQUESTED = "This link describes a race that has not run yet."
 UNRECORDED = "This example has no recording yet. Press Race to run it here."
 PASS_COSTS = [("default", "auto"), ("of a typical machine", "typical"), ("of this machine", "measured")]

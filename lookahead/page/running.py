@@ -21,10 +21,8 @@ STOP_LANES = json.dumps({"stop": 1})  # to a timeline
 
 def buttons(run: str, width: int = 120, elem_id: str | None = None) -> tuple[gr.Button, gr.Button]:
     """Return the buttons Run, with its width in pixels and its `elem_id`, and Stop."""
-    return (
-        gr.Button(run, variant="primary", scale=0, min_width=width, elem_id=elem_id),
-        gr.Button("Stop", interactive=False, scale=0, min_width=96),
-    )
+    start = gr.Button(run, variant="primary", scale=0, min_width=width, elem_id=elem_id)
+    return start, gr.Button("Stop", interactive=False, scale=0, min_width=96)
 
 
 def run_and_stop(
@@ -75,10 +73,7 @@ def follow_job(make: Callable[[], Iterator[Any]]) -> Iterator[tuple[Any, Any]]:
 
 
 def follow_progress(make: Callable[[], Iterator[Any]], show: Callable[[Any], Any], width: int) -> Iterator[list[Any]]:
-    """Compute a generator of `Progress` as a job.
-
-    Yields a status line with the `width` values that `show` returns for the result so far, or with no change.
-    """
+    """Compute a generator of `Progress` as a job. Yield a status line, and `width` values of `show` or no change."""
     for line, progress in follow_job(make):
         values = None
         if progress is not None:

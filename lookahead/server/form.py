@@ -95,10 +95,7 @@ def initial_values(limits: Limits, **changes: Any) -> dict[str, Any]:
 def from_link(
     query: Mapping[str, str], families: Sequence[str], drafts: Callable[[str], Sequence[str]], limits: Limits
 ) -> tuple[str, str, list[str], dict[str, Any]]:
-    """Return prompt, method, further methods and fields from a link's query. Raises the same errors as a form.
-
-    `drafts(family)` returns the names of a family's draft models.
-    """
+    """Return prompt, method, further methods and fields of a link's query. `drafts(family)` names its draft models."""
     prompt = str(query.get("prompt", ""))
     limits.check(prompt)
     methods = [m for m in str(query.get("methods", DEFAULT_METHOD)).split(",") if m] or [DEFAULT_METHOD]

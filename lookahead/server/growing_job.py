@@ -118,10 +118,7 @@ class Drafter:
 
 
 def grow(server: ServerState, visitor: str) -> Drafter:
-    """Start a new drafter for the visitor's family; its `job` trains it.
-
-    Raises the errors of `check_growable`, and `Refused` if too many drafters are being trained.
-    """
+    """Start a new drafter for the visitor's family; its `job` trains it. Raises `Refused`, as `check_growable` does."""
     models = server.families.chosen_by(visitor).models
     check_growable(server, models)
     from ..train import growing  # noqa: F401 (takes seconds; imported here, it does not block the queue)

@@ -50,9 +50,7 @@ class Limits(Variables):
     max_prompt_chars: PositiveInt = Field(20_000, description="longest prompt, characters")
     max_new_tokens: PositiveInt = Field(2_000, description="most new tokens in a lane")
     max_lanes: int = Field(4, ge=2, le=4, description="most lanes in a race, 2 to 4")
-    max_run_s: Amount = Field(
-        300, gt=0, description="seconds of computing after which a run ends; its results are shown"
-    )
+    max_run_s: Amount = Field(300, gt=0, description="seconds of computing after which a run ends; its results remain")
     max_grow_s: Amount = Field(300, description="seconds of computing to train a visitor's own drafter; 0: no training")
     max_waiting: int = Field(64, ge=1, le=1000, description="most visitors in the queue; further ones are refused")
     loading: Literal["any", "listed", "none"] = Field(

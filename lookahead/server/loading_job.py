@@ -18,16 +18,11 @@ from .state import ServerState, bundled, family_title
 
 T = TypeVar("T")
 BUSY = "Another visitor is loading models on this server, or a stopped load is ending. Try again in a moment."
-FAULT = (
-    "This failed because of an error in Lookahead or in the model's files ({kind}). The loaded models are unchanged."
-)
+FAULT = "This failed because of an error in Lookahead or in the model's files ({kind}). Loaded models are unchanged."
 
 
 class DownloadJob(Job[None]):
-    """`work(job)` in a separate thread, so that a download does not delay other jobs.
-
-    It publishes (sentence, share done) and other values. `compute` measures models in the queue.
-    """
+    """`work(job)` in a separate thread, so that a download delays no other. It publishes (sentence, share) and a plan."""
 
     def __init__(self, work: Callable[[DownloadJob], Any]):
         super().__init__("models", work, limited=False, fault=FAULT)
@@ -43,6 +38,7 @@ class DownloadJob(Job[None]):
         self.publish((sentence, share))
 
     def compute(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Compute a part of the work in the queue."""
         part = Job(self.kind, lambda _: function(*arguments), limited=False, fault=self.fault)
         self._part = queue.submit(part)
         try:

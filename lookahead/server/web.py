@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import lru_cache
 from typing import Any
-from urllib.parse import parse_qsl
 
 import anyio
 import uvicorn
@@ -82,14 +81,10 @@ class WebServer:
         self._serving.result()
         self._running.close()
 
-    def page(self, query: str) -> str:
-        fields = dict(parse_qsl(query))
-        scenario = fields.get("recording", "")
-        at = parse_pass(fields.get("pass", "")) if scenario else None
-        return _page(scenario if scenario in BY_ID else EVERY[0].id, at)
-
     def _loading_page(self, request: Request) -> HTMLResponse:
-        return HTMLResponse(self.page(request.url.query), headers=FRESH)
+        scenario = request.query_params.get("recording", "")
+        at = parse_pass(request.query_params.get("pass", "")) if scenario else None
+        return HTMLResponse(_page(scenario if scenario in BY_ID else EVERY[0].id, at), headers=FRESH)
 
     async def _progress(self, request: Request) -> JSONResponse:
         progress = {"status": "loading", "ready": False, "text": self.text, "share": round(self.share, 2)}

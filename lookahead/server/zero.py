@@ -66,10 +66,7 @@ if ENABLED := enabled():
 
 
 def report() -> None:
-    """Report the app's GPU functions to a ZeroGPU Space, which stops an app that does not report them.
-
-    `spaces` (as of 0.51.3) reports them in `Blocks.launch`, and a mounted page is not launched.
-    """
+    """Report the app's GPU functions, or a ZeroGPU Space stops it. `spaces` 0.51.3 does so only in `Blocks.launch`."""
     if ENABLED:
         spaces.zero.startup()
 

@@ -83,10 +83,9 @@ def _drafter_facts(models: Models, role: str, drafter: DrafterCosts) -> list[str
 
 
 def _take_apart(models: Models, dark: bool) -> Iterator[Any]:
-    def show(parts: Sequence[PassParts]) -> list[Any]:
-        return [_parts(parts), plot_update(charts.pass_parts(parts, dark))]
-
-    yield from follow_progress(lambda: take_apart(models), show, 2)
+    yield from follow_progress(
+        lambda: take_apart(models), lambda parts: [_parts(parts), plot_update(charts.pass_parts(parts, dark))], 2
+    )
 
 
 def _parts(models: Sequence[PassParts]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import signal
 import sys
 from importlib import import_module
 
@@ -64,7 +65,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     from ..server import logging
     from ..server.limits import Limits, LogSettings
     from ..server.queue import queue
-    from ..server.web import WebServer, end_at_signals
+    from ..server.web import SIGNALS, WebServer
     from ..servers.addresses import named
 
     tolerate_any_text()
@@ -80,7 +81,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     except OSError as error:
         cause = str(error.strerror or error).partition(" (while")[0]
         return _failed(f"port {arguments.port or ''} at {arguments.host}: {cause}. Choose another with --port.")
-    end_at_signals()
+    for number in SIGNALS:
+        signal.signal(number, lambda *_: os._exit(0))  # immediately, while it loads
 
     printed = None
 

@@ -22,7 +22,7 @@ from ..server import loading_job
 from ..server.state import Family, ServerState, family_title
 from ..trace.race import describe_machine
 from .parts import QUIET, exactness, markup, prose, status_line, table
-from .running import run_and_stop
+from .running import buttons, run_and_stop
 
 NAME = "models"
 BOTH = (torch.bfloat16, torch.float32)
@@ -72,8 +72,7 @@ def tab(server: ServerState, choosing: gr.Tab) -> None:
                 max_lines=1,
             )  # fmt: skip
             check = gr.Button("Check", scale=0, min_width=96, interactive=allowed)
-            load = gr.Button("Load", variant="primary", scale=0, min_width=96, interactive=allowed)
-            stop = gr.Button("Stop", interactive=False, scale=0, min_width=96)
+            load, stop = buttons("Load", 96, interactive=allowed)
         line, plan = markup(), markup()
         markup("<h3>Suggested pairs</h3>")
         prose(CARDS)

@@ -24,7 +24,6 @@ from ..servers.addresses import PREFIX, is_servers
 from ..trace import assets
 from . import api, gradio_internals, models_tab, race_tab
 from .guard import Guard
-from .lab import classroom
 from .lab import tab as lab
 from .learn import tab as learn
 from .learn.lessons import plan
@@ -49,7 +48,7 @@ def build(server: ServerState, log_settings: LogSettings) -> gr.Blocks:
             with gr.Tab("Models", id=models_tab.NAME) as choosing:
                 models_tab.tab(server, choosing)
         shown = class_chip.click(_class, None, [tabs, sections], queue=False, show_progress_on=class_chip, **QUIET)
-        shown.then(None, js=classroom.PRESS, **QUIET)
+        shown.then(None, js="() => lookaheadPage.classroom.press()", **QUIET)
         for other in (racing, measuring, choosing):
             other.select(None, js="() => lookaheadPage.learn.left()", queue=False, api_visibility="private")
         # At every message of any run, Gradio copies the components that show progress, with their children: never the tabs.

@@ -19,9 +19,9 @@ Work = Callable[..., Iterator[Any]]
 STOP_LANES = json.dumps({"stop": 1})  # to a timeline
 
 
-def buttons(run: str, width: int = 120, elem_id: str | None = None) -> tuple[gr.Button, gr.Button]:
-    """Return the buttons Run, with its width in pixels and its `elem_id`, and Stop."""
-    start = gr.Button(run, variant="primary", scale=0, min_width=width, elem_id=elem_id)
+def buttons(run: str, width: int = 120, **more: Any) -> tuple[gr.Button, gr.Button]:
+    """Return the buttons Run, with its width in pixels and further options, and Stop."""
+    start = gr.Button(run, variant="primary", scale=0, min_width=width, **more)
     return start, gr.Button("Stop", interactive=False, scale=0, min_width=96)
 
 

@@ -69,12 +69,12 @@ class Drafter:
     def _usable(self) -> tuple[Any, Models]:
         if not self.learned:
             raise Refused(NOTHING)
-        if not self._is_loaded():
-            raise Refused(CHANGED)
+        self._require_loaded()
         return self.learned
 
-    def _is_loaded(self) -> bool:
-        return any(family.models is self.models for family in self._server.families)
+    def _require_loaded(self) -> None:
+        if not any(family.models is self.models for family in self._server.families):
+            raise Refused(CHANGED)
 
     def _slices(self) -> Iterator[Any]:
         """Yield the `Progress` of the training, and a `Run` at the start of each race."""
@@ -83,8 +83,7 @@ class Drafter:
         growing, checks, race_at = Growing(self.models), 0, 0.0
         try:
             for progress in growing.slices():
-                if not self._is_loaded():
-                    raise Refused(CHANGED)
+                self._require_loaded()
                 yield progress
                 over = progress.seconds >= self._server.limits.max_grow_s
                 if progress.checks > checks or over:

@@ -1,7 +1,4 @@
-"""A job that loads a family for a visitor: it is checked and downloaded outside the queue, and measured in the queue.
-
-Its costs can be measured again. Running races keep the costs that they started with.
-"""
+"""A job that loads a family for a visitor: checked and downloaded outside the queue, and measured in it."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ FAULT = "This failed because of an error in Lookahead or in the model's files ({
 
 
 class DownloadJob(Job[None]):
-    """`work(job)` in a separate thread, so that a download delays no other. It publishes (sentence, share) and a plan."""
+    """`work(job)` in a separate thread, so that a download delays none. It publishes (sentence, share) and plans."""
 
     def __init__(self, work: Callable[[DownloadJob], Any]):
         super().__init__("models", work, limited=False, fault=FAULT)
@@ -131,7 +128,7 @@ def _add(server: ServerState, plan: hub.Plan, files: dict[str, Path], progress: 
 
 
 def measure_again(server: ServerState, spec: str) -> Job[None]:
-    """Submit a job that measures a family again and replaces its costs."""
+    """Submit a job that measures a family again and replaces its costs. Running races keep theirs."""
 
     def work(job: Job[None]) -> None:
         server.families.replace_models(models.measured_again(server.families.named(spec).models))

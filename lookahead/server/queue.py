@@ -182,7 +182,7 @@ class Job(Generic[T]):
         return perf_counter() - started_at if started_at is not None else 0.0
 
     def run(self) -> T | None:
-        """Compute in this thread, up to the next value if it is preemptible. Returns None for a job that ended early."""
+        """Compute in this thread, up to the next value if it is preemptible. Returns None if it ended early."""
         self._started_at, self.outcome, self.paused = perf_counter(), FAILED, False
         if self._steps is None:
             self.waited_s = self._started_at - self.submitted_at

@@ -7,7 +7,6 @@ address and playhead.
 """
 
 import html
-import os
 import signal
 import socket
 from collections.abc import Sequence
@@ -95,12 +94,6 @@ class WebServer:
     async def _unavailable(self, *connection: Any) -> None:
         text = f"Lookahead is loading: {self.text}, {percent(self.share)}. Try again in a few seconds.\n"
         await PlainTextResponse(text, 503, headers=RETRY)(*connection)
-
-
-def end_at_signals() -> None:
-    """End the process immediately at SIGTERM and SIGINT, while it loads."""
-    for number in SIGNALS:
-        signal.signal(number, lambda *_: os._exit(0))
 
 
 async def _listening(host: str, ports: range) -> list[socket.socket]:

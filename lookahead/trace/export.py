@@ -1,7 +1,4 @@
-"""Export a race as a table of its passes, or as a page that plays it.
-
-The page is a single file that loads nothing. Traces are untrusted, so all their text is base64 or escaped.
-"""
+"""Export a race as a table of its passes, or as a page in one file, with all text of the trace in base64 or escaped."""
 
 import base64
 import gzip

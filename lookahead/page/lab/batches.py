@@ -64,7 +64,7 @@ def offered(models: Models) -> gr.Dropdown:
 
 
 def _write(models: Models, dark: bool, method: str, sizes: str) -> Iterator[Any]:
-    prompts, offered = questions(family=models.spec), []
+    prompts, counts, offered = questions(family=models.spec), SIZES[sizes], []
 
     def show(newest: Mapping[str, Any]) -> list[Any] | None:
         nonlocal offered
@@ -80,9 +80,7 @@ def _write(models: Models, dark: bool, method: str, sizes: str) -> Iterator[Any]
         advice, rows = status_line(texts_at_once(levels)), table(*batches.table(newest["rows"]))
         return [advice, figure, rows, passes, chosen, gr.Slider(visible=True)]
 
-    yield from follow_progress(
-        lambda: batches.measure(models, prompts, [method], SIZES[sizes], max_new_tokens=MOST), show, 6
-    )
+    yield from follow_progress(lambda: batches.measure(models, prompts, [method], counts, max_new_tokens=MOST), show, 6)
 
 
 def _picture(dark: bool, passes: Mapping[str, Any], which: str, number: float) -> gr.Plot:

@@ -29,7 +29,7 @@ INTRO = (
     "Enter your own prompts. Each method runs next to naive decoding. Clearly slower methods are dropped; if time is short, the "
     "slower half is dropped. The rest of the time measures several texts at once."
 )
-ASK = "<b>Without a measurement?</b> This uses the displayed race's acceptance and drafting time and this machine's costs."
+ASK = "<b>Without measuring?</b> This uses the displayed race's acceptance and drafting time and this machine's costs."
 HERE = "this machine"
 BUDGETS = {"15 seconds": 15, "30 seconds": 30, "a minute": 60, "two minutes": 120}
 MOST, MOST_CHARACTERS = 64, 200_000

@@ -103,6 +103,13 @@ function player(data) {
   return {node, begin: () => play(!calm.matches)};
 }
 
+/** Press the button that starts the class. It exists soon after its section is first opened. */
+export function press(left = 50) {
+  const button = document.getElementById("la-class-start");
+  if (button) button.click();
+  else if (left) setTimeout(press, 100, left - 1);
+}
+
 export function mount({element, read, watch}) {
   const container = element.querySelector(".la-class");
   const show = () => {

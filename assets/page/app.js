@@ -6,9 +6,10 @@ import * as learn from "../learn/learn.js";
 import * as buttons from "./buttons.js";
 import * as chips from "./chips.js";
 import * as component from "./component.js";
+import * as files from "./files.js";
 import * as models from "./models.js";
 import * as present from "./present.js";
 
 const drawn = {}; // by section of the Lab: the models for which it was drawn
 
-window.lookaheadPage = {buttons, chips, classroom, component, drawn, learn, models, present};
+window.lookaheadPage = {buttons, chips, classroom, component, drawn, files, learn, models, present};

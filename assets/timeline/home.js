@@ -2,6 +2,7 @@
    the page's events, so it can be saved even after the server restarted. */
 
 import {setText} from "../page/dom.js";
+import {save} from "../page/files.js";
 import * as share from "./share.js";
 
 const NO_REPLY = "The server did not reply. Try again.";
@@ -21,15 +22,6 @@ function nameOf(log, extension) {
   const methods = log.lanes.map(lane => lane.method).join("-");
   const date = String(log.header.created || "").slice(0, 19);
   return `lookahead-${methods}-${date}`.replace(/[^A-Za-z0-9-]+/g, "") + extension;
-}
-
-function save(name, content, type) {
-  const url = URL.createObjectURL(new Blob([content], {type}));
-  const anchor = document.createElement("a");
-  anchor.href = url;
-  anchor.download = name;
-  anchor.click();
-  setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
 
 /** The address of the shown race; `pass` is the position of the playhead. */

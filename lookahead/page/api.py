@@ -1,7 +1,4 @@
-"""Named endpoints for gradio_client, with the same engine and the same queue.
-
-A call to /race yields {"status": text}, and then the trace. If the client disconnects, the race ends at the next status.
-"""
+"""Named endpoints for gradio_client. If a client disconnects, its race ends at the next status that /race yields."""
 
 import json
 from collections.abc import Iterator
@@ -20,7 +17,6 @@ from .gradio_internals import address, visitor
 
 POLL_S, WAITING_S = 0.2, 0.8  # between two statuses; many clients may wait, and their statuses take computing time
 PERSONAL = ("choose",)  # endpoints that change the state of their caller
-ADVISED = "draft"  # the method that races for advice; lookups are computed from the naive lane
 
 
 def add(server: ServerState) -> None:
@@ -60,7 +56,7 @@ def add(server: ServerState) -> None:
         """
         family = server.families.chosen_by(visitor()).models
         fields = {"max_new_tokens": max_new_tokens, "family": family.spec}
-        *_, trace = _race(server, prompt, ADVISED, fields)
+        *_, trace = _race(server, prompt, "draft", fields)
         report = decision.advise(Trace.model_validate(trace), family.costs)
         options = [{"method": option.method, "k": option.k, "speedup": option.speedup} for option in report.options]
         method, k = (report.best.method, report.k) if report.on else (None, 0)
@@ -90,10 +86,8 @@ def add(server: ServerState) -> None:
 
     def families() -> list:
         """Return the families of models to choose from: name, description, and whether it is loaded."""
-        return [
-            {"name": spec, "description": family_title(spec), "loaded": spec in server.families}
-            for spec in loading_job.offered(server)
-        ]
+        names = loading_job.offered(server)
+        return [{"name": name, "description": family_title(name), "loaded": name in server.families} for name in names]
 
     def choose(family: str) -> dict:
         """Choose the models of this session's races. A bundled family is loaded if necessary.

@@ -1,13 +1,11 @@
-"""Start the app: `lookahead serve` and `python app.py`.
-
-The port opens and a recording plays immediately. Then the models load, and Gradio last.
-"""
+"""Start the app: the port opens and a recording plays immediately. Then the models load, and Gradio last."""
 
 from __future__ import annotations
 
 import argparse
 import gc
 import os
+import signal
 import sys
 from importlib import import_module
 
@@ -29,9 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     env = os.environ.get
     parser.add_argument("--host", default=env("HOST") or env("GRADIO_SERVER_NAME") or "127.0.0.1")
     parser.add_argument("--port", type=int, default=env("PORT") or env("GRADIO_SERVER_PORT"))
-    parser.add_argument(
-        "--models", default=env("LOOKAHEAD_MODELS") or "pocket", help='families, as "pocket,smol,target+draft"'
-    )
+    parser.add_argument("--models", default=env("LOOKAHEAD_MODELS") or "pocket", help='as "pocket,smol,target+draft"')
     parser.add_argument("--dtype", help="bfloat16, float32, or auto: measured (LOOKAHEAD_DTYPE)")
     parser.add_argument("--share", action="store_true", help="a public link, through Gradio's servers")
 
@@ -69,7 +65,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     from ..server import logging
     from ..server.limits import Limits, LogSettings
     from ..server.queue import queue
-    from ..server.web import WebServer, end_at_signals
+    from ..server.web import SIGNALS, WebServer
     from ..servers.addresses import named
 
     tolerate_any_text()
@@ -85,7 +81,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     except OSError as error:
         cause = str(error.strerror or error).partition(" (while")[0]
         return _failed(f"port {arguments.port or ''} at {arguments.host}: {cause}. Choose another with --port.")
-    end_at_signals()
+    for number in SIGNALS:
+        signal.signal(number, lambda *_: os._exit(0))  # immediately, while it loads
 
     printed = None
 

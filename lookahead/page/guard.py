@@ -17,7 +17,6 @@ INVALID = "This request is not valid. Reload the page, or read the API's descrip
 FILES = "This server accepts no files. Pages send recordings and prompts as text."
 # Parts of the paths of Gradio's addresses that write files, and of one that prints the client.
 CLOSED = {"upload", "deep_link", "process_recording", "monitoring"}
-
 MOST_BODY = 5 * MOST_BYTES // 2  # bytes of a request: a recording as text in JSON, with its quotes escaped
 LARGE = "This request is larger than anything that a page sends."
 # A large request of a page is one text. Many values or escapes would block the interpreter while they are parsed.

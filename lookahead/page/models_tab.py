@@ -22,7 +22,7 @@ from ..server import loading_job
 from ..server.state import Family, ServerState, family_title
 from ..trace.race import describe_machine
 from .parts import QUIET, exactness, markup, prose, status_line, table
-from .running import run_and_stop
+from .running import buttons, run_and_stop
 
 NAME = "models"
 BOTH = (torch.bfloat16, torch.float32)
@@ -44,10 +44,7 @@ OFF = (
     "The host of this server has switched loading off. To race a pair of your own, run Lookahead yourself: "
     "<code>python app.py --models organisation/target+organisation/draft</code>."
 )
-CARDS = (
-    "Sizes and licences are those that the authors state. Each pair should share one tokenizer. Check reads the actual "
-    "files on the hub."
-)
+CARDS = "The authors state these sizes and licences. Each pair should share a tokenizer. Check reads the actual files."
 BUILT = (
     "<b>Built with Llama.</b> We trained the bundled models from scratch. Part of their training text was written by Llama 3.1, which is "
     "licensed under the Llama 3.1 Community License, Copyright © Meta Platforms, Inc. All Rights Reserved. Their card, "
@@ -75,10 +72,8 @@ def tab(server: ServerState, choosing: gr.Tab) -> None:
                 max_lines=1,
             )  # fmt: skip
             check = gr.Button("Check", scale=0, min_width=96, interactive=allowed)
-            load = gr.Button("Load", variant="primary", scale=0, min_width=96, interactive=allowed)
-            stop = gr.Button("Stop", interactive=False, scale=0, min_width=96)
-        line = markup()
-        plan = markup()
+            load, stop = buttons("Load", 96, interactive=allowed)
+        line, plan = markup(), markup()
         markup("<h3>Suggested pairs</h3>")
         prose(CARDS)
         for room, suggestions in groupby(SUGGESTED, lambda suggestion: suggestion.device):

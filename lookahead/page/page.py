@@ -24,7 +24,6 @@ from ..servers.addresses import PREFIX, is_servers
 from ..trace import assets
 from . import api, gradio_internals, models_tab, race_tab
 from .guard import Guard
-from .lab import classroom
 from .lab import tab as lab
 from .learn import tab as learn
 from .learn.lessons import plan
@@ -49,7 +48,7 @@ def build(server: ServerState, log_settings: LogSettings) -> gr.Blocks:
             with gr.Tab("Models", id=models_tab.NAME) as choosing:
                 models_tab.tab(server, choosing)
         shown = class_chip.click(_class, None, [tabs, sections], queue=False, show_progress_on=class_chip, **QUIET)
-        shown.then(None, js=classroom.PRESS, **QUIET)
+        shown.then(None, js="() => lookaheadPage.classroom.press()", **QUIET)
         for other in (racing, measuring, choosing):
             other.select(None, js="() => lookaheadPage.learn.left()", queue=False, api_visibility="private")
         # At every message of any run, Gradio copies the components that show progress, with their children: never the tabs.
@@ -63,9 +62,8 @@ def build(server: ServerState, log_settings: LogSettings) -> gr.Blocks:
             change(machine, [family, header], header, queue=False, **QUIET)
         # The header is sometimes replaced, so its button clicks a permanent one (`assets/page/buttons.js`).
         measure = gr.Button("measure again", visible="hidden", elem_id="la-again")
-        measure.click(
-            partial(_measure_again, server), family, header, concurrency_limit=None, trigger_mode="once", **QUIET
-        )
+        again = partial(_measure_again, server)
+        measure.click(again, family, header, concurrency_limit=None, trigger_mode="once", **QUIET)
         markup(_footer(log_settings.revision), elem_id="la-footer")
         api.add(server)
         gradio_internals.change_template(assets.script("page/first.js"), _card())
@@ -118,10 +116,8 @@ def _server_facts(spec: str) -> tuple[str, str]:
 
 def _machine_facts(models: Models) -> tuple[str, str]:
     curve = models.costs.target
-    rows = "".join(
-        f"<tr><td>{n}</td><td>{seconds(s)}</td><td>{decimal(curve.ratio(n))}</td></tr>"
-        for n, s in zip(curve.rows, curve.seconds, strict=True)
-    )
+    costs = [(n, seconds(s), decimal(curve.ratio(n))) for n, s in zip(curve.rows, curve.seconds, strict=True)]
+    rows = "".join(f"<tr><td>{n}</td><td>{time}</td><td>{ratio}</td></tr>" for n, time, ratio in costs)
     names = html.escape(", ".join(f"{role}: {name}" for role, name in models.names.items()))
     return (
         f"{models.exactness} · {models.dtype} · {processor.cores()} cores",

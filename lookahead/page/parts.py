@@ -46,13 +46,9 @@ def answer_html(sentence: str, reasons: str = "") -> str:
 
 def exactness(models: Models) -> str:
     """Describe how exact the target's passes are."""
-    exact = models.exactness == BIT_EXACT
-    effect = (
-        "Drafting cannot change the text."
-        if exact
-        else "Two tokens with nearly equal logits may swap; the page then reports it."
-    )
-    return f"{models.probe.sentence} {effect}"
+    if models.exactness == BIT_EXACT:
+        return f"{models.probe.sentence} Drafting cannot change the text."
+    return f"{models.probe.sentence} Two tokens with nearly equal logits may swap; the page then reports it."
 
 
 def pressed_id(event: gr.EventData) -> str:

@@ -30,27 +30,21 @@ from .parts import DARK, QUIET, TRACE, markup, pressed_id
 from .running import STOP_LANES, run_and_stop
 from .timeline import timeline
 
-# Chips for models that continue a text, and for models that reply to a message.
-CONTINUED, ANSWERED = "continued", "answered"
+CONTINUED, ANSWERED = "continued", "answered"  # chips for models that continue a text, or reply to a message
 NOTES = json.dumps([{"id": scenario.id, "note": scenario.note} for scenario in CHIPS])
 BEGIN = f"() => {{ lookaheadPage.chips.connect({NOTES}); lookaheadPage.buttons.connect(); }}"
 CHIP = "la-chip-"  # the beginning of a chip's name on the page
-# The first chip of each group.
-GROUPS = {"story": "easy", "sum": "hard", "short": "what goes wrong", "window": "exotic"}
+GROUPS = {"story": "easy", "sum": "hard", "short": "what goes wrong", "window": "exotic"}  # by the first chip
 REQUESTED = "This link describes a race that has not run yet."
 UNRECORDED = "This example has no recording yet. Press Race to run it here."
-COSTS_OFFERED = [("default", "auto"), ("of a typical machine", "typical"), ("of this machine", "measured")]
+PASS_COSTS = [("default", "auto"), ("of a typical machine", "typical"), ("of this machine", "measured")]
 NAMES = ("prompt", "method", "also", *form.FIELDS)
 SET_BY_CHIPS = tuple(name for name in NAMES if name != "family")
 IDLE = "() => [!window.lookahead.state().done]"
 
 
 def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], gr.Button]:
-    """Add the Race tab.
-
-    Returns the dropdown of models, the events after which models may have been loaded, and the chip of the Lab's class of
-    eight.
-    """
+    """Add the Race tab. Returns the dropdown of models, events that may load models, and the chip "class of eight"."""
     with gr.Row(elem_id="la-ask"):
         prompt = gr.Textbox(
             SCENARIOS[0].prompt, label="Prompt", lines=1, max_lines=3, elem_id="la-prompt", scale=1,
@@ -82,9 +76,8 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], g
         fields = {name: filled[name] for name in form.FIELDS}
         yield from race_job.follow(server, form.RaceForm(filled["prompt"], methods, fields, request.session_hash))
 
-    started = run_and_stop(
-        start, stop, run, inputs, [lanes], triggers=[start.click, prompt.submit], stopped=(lanes, STOP_LANES)
-    )
+    triggers = [start.click, prompt.submit]
+    started = run_and_stop(start, stop, run, inputs, [lanes], triggers=triggers, stopped=(lanes, STOP_LANES))
     page.load(None, js=BEGIN, **QUIET)
 
     for chip, scenario in zip(chips, CHIPS, strict=True):
@@ -95,9 +88,7 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], g
     def show(event: gr.EventData, running: bool) -> Any:
         return gr.skip() if running else _shown(pressed_id(event).removeprefix(CHIP))
 
-    clicks = [
-        chip.click for chip in chips
-    ]  # one event for all chips, because a page starts more slowly with every event
+    clicks = [chip.click for chip in chips]  # one event for all, because every event slows the start of a page
     gr.on(clicks, show, running, lanes, js=IDLE, queue=False, trigger_mode="multiple", **QUIET)
     select.click(None, js="() => lookaheadPage.buttons.selectPrompt()", **QUIET)
 
@@ -119,7 +110,7 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], g
     page.load(follow, None, [lanes, *inputs, chip_row], queue=False, show_progress_on=lanes, **QUIET)
 
     def change(request: gr.Request, spec: str, draft: str) -> Any:
-        names = [name for _, name in _drafts(server, spec)]
+        names = _draft_names(server, spec)
         return choose_family(request, spec, None, draft if draft in names else names[0])
 
     def begin_with(spec: str, text: str, running: bool) -> Any:
@@ -187,9 +178,7 @@ def _fields(server: ServerState) -> dict[str, Any]:
         field(gr.Checkbox, "chat", "as a chat message", min_width=180)
         field(gr.Dropdown, "draft", "draft model", choices=drafts, filterable=False)
         field(gr.Textbox, "options", "options of the methods", placeholder="window=5 ngram=3", min_width=180)
-        field(
-            gr.Dropdown, "costs", "auto decides with pass costs", choices=COSTS_OFFERED, filterable=False, min_width=180
-        )
+        field(gr.Dropdown, "costs", "auto decides with pass costs", choices=PASS_COSTS, filterable=False, min_width=180)
     return fields
 
 
@@ -237,6 +226,10 @@ def _drafts(server: ServerState, spec: str) -> list[tuple[str, str]]:
     return names or [(f"{heads[0]}, a trained head" if heads else "none", form.DEFAULTS["draft"])]
 
 
+def _draft_names(server: ServerState, spec: str) -> list[str]:
+    return [name for _, name in _drafts(server, spec)]
+
+
 def _choices(choices: list[Any], value: Any, **more: Any) -> Any:
     return gr.update(choices=choices, **({"value": value} if isinstance(value, str) else {}), **more)
 
@@ -265,13 +258,8 @@ def arrive(server: ServerState, query: dict[str, str]) -> dict[str, Any]:
             if first is not SCENARIOS[0]:
                 return _recorded(server, first, family)
             return {"family": family} if "family" in query else {}
-
-        prompt, method, also, fields = form.from_link(
-            {"family": usual, **query},
-            families,
-            lambda spec: [name for _, name in _drafts(server, spec)],
-            server.limits,
-        )
+        drafts = partial(_draft_names, server)
+        prompt, method, also, fields = form.from_link({"family": usual, **query}, families, drafts, server.limits)
     except LookaheadError as error:
         return {"lanes": refusal(f"This link is not valid. {error}")}
     race = "the servers" if is_servers(fields["family"]) else ", ".join([*also, method]) + " and naive"

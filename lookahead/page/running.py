@@ -2,28 +2,27 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import gradio as gr
 
 from ..server.queue import Job, error_message, queue
-from ..server.runs import failed
+from ..server.runs import refusal
 from ..server.state import ServerState
 from .parts import DARK, QUIET, error_line, status_line
 
 STOPPED = "Stopped. The results so far are shown."
 AFTER_STOP_MS = 800  # a stopped run ends at its next value; a press before that would be lost
 NOTHING = "() => {}"  # a script
+Work = Callable[..., Iterator[Any]]
 STOP_LANES = json.dumps({"stop": 1})  # to a timeline
 
 
-def buttons(run: str, width: int = 120, elem_id: str | None = None) -> tuple[gr.Button, gr.Button]:
-    """Return the buttons Run, with its width in pixels and its `elem_id`, and Stop."""
-    return (
-        gr.Button(run, variant="primary", scale=0, min_width=width, elem_id=elem_id),
-        gr.Button("Stop", interactive=False, scale=0, min_width=96),
-    )
+def buttons(run: str, width: int = 120, **more: Any) -> tuple[gr.Button, gr.Button]:
+    """Return the buttons Run, with its width in pixels and further options, and Stop."""
+    start = gr.Button(run, variant="primary", scale=0, min_width=width, **more)
+    return start, gr.Button("Stop", interactive=False, scale=0, min_width=96)
 
 
 def run_and_stop(
@@ -44,7 +43,7 @@ def run_and_stop(
     all_buttons = {"outputs": [start, *others, stop], "queue": False, **QUIET}
     running, idle = ([not on] * (1 + len(others)) + [on] for on in (True, False))
     if status is None:
-        work = with_status(work, len(outputs), None, failed)
+        work = with_status(work, len(outputs), None, partial(refusal, stop=1))
     else:
         outputs, stopped = [status, *outputs], stopped or (status, status_line(STOPPED))
         work = with_status(work, len(outputs), done)
@@ -56,10 +55,7 @@ def run_and_stop(
         triggers, work, inputs, outputs, js=f"(_, ...rest) => [{DARK}, ...rest]" if draws else None, trigger_mode="once",
         concurrency_limit=None, **QUIET,
     )  # fmt: skip
-    for over in (
-        started.then,
-        started.failure,
-    ):  # the page leaves out `then` after an error (Blocks.svelte, `dispatch`)
+    for over in (started.then, started.failure):  # after an error, Blocks.svelte `dispatch` leaves out `then`
         over(None, js=_set(idle, first=then), **all_buttons)
     shown, message = stopped
     stop.click(None, js=f"() => {json.dumps(message)}", outputs=shown, **QUIET)
@@ -76,13 +72,8 @@ def follow_job(make: Callable[[], Iterator[Any]]) -> Iterator[tuple[Any, Any]]:
         yield status_line(update.waiting) if update.waiting else gr.skip(), update.values[-1] if update.values else None
 
 
-def follow_progress(
-    make: Callable[[], Iterator[Any]], show: Callable[[Any], Sequence[Any] | None], width: int
-) -> Iterator[list[Any]]:
-    """Compute a generator of `Progress` as a job.
-
-    Yields a status line with the `width` values that `show` returns for the result so far, or with no change.
-    """
+def follow_progress(make: Callable[[], Iterator[Any]], show: Callable[[Any], Any], width: int) -> Iterator[list[Any]]:
+    """Compute a generator of `Progress` as a job. Yield a status line, and `width` values of `show` or no change."""
     for line, progress in follow_job(make):
         values = None
         if progress is not None:
@@ -92,9 +83,7 @@ def follow_progress(
         yield [line, *(values or [gr.skip()] * width)]
 
 
-def with_visitor_models(
-    server: ServerState, work: Callable[..., Iterator[Any]], *more: Any
-) -> Callable[..., Iterator[Any]]:
+def with_visitor_models(server: ServerState, work: Work, *more: Any) -> Work:
     """Return a function of inputs that calls `work(models, *more, *inputs)` with the visitor's models."""
 
     def with_models(request: gr.Request, *inputs: Any) -> Iterator[Any]:
@@ -103,10 +92,8 @@ def with_visitor_models(
     return with_models
 
 
-def with_status(
-    work: Callable[..., Iterator[Any]], width: int, done: str | None, refusal: Callable[[str], str] = error_line
-) -> Callable[..., Iterator[Any]]:
-    """Return `work` with a last value for the first of `width` outputs: `done`, or an error as `refusal` shows it."""
+def with_status(work: Work, width: int, done: str | None, refused: Callable[[str], str] = error_line) -> Work:
+    """Return `work` with a last value for the first of `width` outputs: `done`, or an error as `refused` shows it."""
 
     def row(text: str) -> Any:
         return [text, *[gr.skip()] * (width - 1)] if width > 1 else text
@@ -118,7 +105,7 @@ def with_status(
             if done:
                 yield row(status_line(done))
         except Exception as error:
-            yield row(refusal(error_message(error)))
+            yield row(refused(error_message(error)))
 
     return work_with_status
 

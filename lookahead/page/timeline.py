@@ -12,11 +12,7 @@ from .parts import markup
 
 
 def timeline(value: str, runs: Runs, functions: Sequence[Callable] = (), elem_id: str | None = None) -> gr.HTML:
-    """Return lanes of tokens, which `assets/timeline/timeline.js` draws.
-
-    Only the page's main timeline has `functions`, which the script calls by name. Its keys work with the focus anywhere,
-    and a reload restores it.
-    """
+    """Return lanes of tokens. Only the page's main timeline has `functions`, which its script calls by name."""
 
     def resend(request: list) -> str | None:
         return runs.resend(request)

@@ -46,10 +46,8 @@ class RaceForm:
 
     def __call__(self, server: ServerState) -> Race | ServerRace:
         """Return the race. Raises `LookaheadError` if a field is wrong or exceeds the host's limits."""
-        if len(str(self.fields.get("options") or "")) > MOST_OPTION_CHARACTERS:
-            raise SettingsError(
-                "options", self.fields["options"], f"give at most {count(MOST_OPTION_CHARACTERS)} characters."
-            )
+        if len(text := str(self.fields.get("options") or "")) > MOST_OPTION_CHARACTERS:
+            raise SettingsError("options", text, f"give at most {count(MOST_OPTION_CHARACTERS)} characters.")
         settings = options(self.fields)
         server.limits.check(self.prompt, settings.get("max_new_tokens"), len(self.methods))
         if is_servers(self.family):
@@ -97,10 +95,7 @@ def initial_values(limits: Limits, **changes: Any) -> dict[str, Any]:
 def from_link(
     query: Mapping[str, str], families: Sequence[str], drafts: Callable[[str], Sequence[str]], limits: Limits
 ) -> tuple[str, str, list[str], dict[str, Any]]:
-    """Return prompt, method, further methods and fields from a link's query. Raises the same errors as a form.
-
-    `drafts(family)` returns the names of a family's draft models.
-    """
+    """Return prompt, method, further methods and fields of a link's query. `drafts(family)` names its draft models."""
     prompt = str(query.get("prompt", ""))
     limits.check(prompt)
     methods = [m for m in str(query.get("methods", DEFAULT_METHOD)).split(",") if m] or [DEFAULT_METHOD]
@@ -108,10 +103,8 @@ def from_link(
         raise MethodError("methods", ",".join(methods)[:200], f"at most {MOST_LANES - 1} in addition to naive.")
     for method in methods:
         method_class(method)
-    fields = {
-        **initial_values(limits),
-        **{name: str(query[name])[:MOST_OPTION_CHARACTERS] for name in FIELDS if name in query},
-    }
+    given = {name: str(query[name])[:MOST_OPTION_CHARACTERS] for name in FIELDS if name in query}
+    fields = initial_values(limits) | given
     fields["chat"] = str(fields["chat"]) == "True"
     checked = options(fields)
     Settings(**{name: value for name, value in checked.items() if name in Settings.names()})

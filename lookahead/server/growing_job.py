@@ -69,12 +69,12 @@ class Drafter:
     def _usable(self) -> tuple[Any, Models]:
         if not self.learned:
             raise Refused(NOTHING)
-        if not self._is_loaded():
-            raise Refused(CHANGED)
+        self._require_loaded()
         return self.learned
 
-    def _is_loaded(self) -> bool:
-        return any(family.models is self.models for family in self._server.families)
+    def _require_loaded(self) -> None:
+        if not any(family.models is self.models for family in self._server.families):
+            raise Refused(CHANGED)
 
     def _slices(self) -> Iterator[Any]:
         """Yield the `Progress` of the training, and a `Run` at the start of each race."""
@@ -83,8 +83,7 @@ class Drafter:
         growing, checks, race_at = Growing(self.models), 0, 0.0
         try:
             for progress in growing.slices():
-                if not self._is_loaded():
-                    raise Refused(CHANGED)
+                self._require_loaded()
                 yield progress
                 over = progress.seconds >= self._server.limits.max_grow_s
                 if progress.checks > checks or over:
@@ -118,10 +117,7 @@ class Drafter:
 
 
 def grow(server: ServerState, visitor: str) -> Drafter:
-    """Start a new drafter for the visitor's family; its `job` trains it.
-
-    Raises the errors of `check_growable`, and `Refused` if too many drafters are being trained.
-    """
+    """Start a new drafter for the visitor's family; its `job` trains it. Raises `Refused`, as `check_growable` does."""
     models = server.families.chosen_by(visitor).models
     check_growable(server, models)
     from ..train import growing  # noqa: F401 (takes seconds; imported here, it does not block the queue)
@@ -146,9 +142,7 @@ def check_growable(server: ServerState, models: Models) -> None:
     if zero.ENABLED:
         raise Refused("This server gets a GPU for a minute at a time, which is too short to train a drafter.")
     if passes.shape.kind != "llama":
-        raise ModelError(
-            "target", name, f"a drafter can be trained for Llama models only, and this is another one. {BACK}"
-        )
+        raise ModelError("target", name, f"a drafter can be trained for Llama models only. {BACK}")
     if passes.size > LARGEST:
         hint = f"with {millions(passes.size)} parameters it is too large to train a drafter in minutes. {BACK}"
         raise ModelError("target", name, hint)

@@ -67,9 +67,7 @@ def _metrics() -> Route:
             yield CounterMetricFamily("lookahead_computed_seconds", "Seconds of computing.", queue.computed_s)
             yield CounterMetricFamily("lookahead_waited_seconds", "Seconds that runs have waited.", queue.waited_s)
             yield GaugeMetricFamily("lookahead_waiting", "Runs that wait.", queue.waiting())
-            yield GaugeMetricFamily(
-                "lookahead_computing_seconds", "Seconds of computing of the current run.", queue.computing_s()
-            )
+            yield GaugeMetricFamily("lookahead_computing_seconds", "Seconds of the current run.", queue.computing_s())
 
     registry = prometheus.CollectorRegistry()
     registry.register(Counts())

@@ -16,6 +16,7 @@ from ..measure.tables import markdown_table
 PREFIX = "LOOKAHEAD_"
 MOST = 10**9
 
+Amount = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)]
 PositiveInt = Annotated[int, Field(ge=1, le=MOST)]
 Switch = Annotated[bool, BeforeValidator(lambda value: {"0": False, "1": True}.get(value, value)), Field(strict=True)]
 
@@ -49,24 +50,13 @@ class Limits(Variables):
     max_prompt_chars: PositiveInt = Field(20_000, description="longest prompt, characters")
     max_new_tokens: PositiveInt = Field(2_000, description="most new tokens in a lane")
     max_lanes: int = Field(4, ge=2, le=4, description="most lanes in a race, 2 to 4")
-    max_run_s: float = Field(
-        300, gt=0, le=MOST, allow_inf_nan=False,
-        description="seconds of computing after which a run is ended; its results so far are shown",
-    )  # fmt: skip
-    max_grow_s: float = Field(
-        300, ge=0, le=MOST, allow_inf_nan=False,
-        description="seconds of computing to train a visitor's own drafter; 0: no training",
-    )  # fmt: skip
-    max_waiting: int = Field(
-        64, ge=1, le=1000, description="most visitors who wait in the queue; further ones are refused"
-    )
+    max_run_s: Amount = Field(300, gt=0, description="seconds of computing after which a run ends; its results remain")
+    max_grow_s: Amount = Field(300, description="seconds of computing to train a visitor's own drafter; 0: no training")
+    max_waiting: int = Field(64, ge=1, le=1000, description="most visitors in the queue; further ones are refused")
     loading: Literal["any", "listed", "none"] = Field(
         "any", description="which models visitors may load: any, listed (the page's own suggestions), none"
     )
-    max_model_gb: float = Field(
-        0, ge=0, le=MOST, allow_inf_nan=False,
-        description="largest family that may be loaded, GB in memory; 0: as much memory as is free",
-    )  # fmt: skip
+    max_model_gb: Amount = Field(0, description="largest family that may be loaded, GB in memory; 0: what is free")
 
     def check(self, prompt: Any = "", max_new_tokens: Any = 0, lanes: int = 0) -> None:
         """Raise `SettingsError` for a value above this host's limits. `Settings` checks all else."""
@@ -83,9 +73,7 @@ class Limits(Variables):
 class LogSettings(Variables):
     """Settings of the log and the metrics of a server."""
 
-    log: Literal["text", "json"] = Field(
-        "text", description="format of the log on stderr: text (lines for people) or json (one object per line)"
-    )
+    log: Literal["text", "json"] = Field("text", description="log on stderr: text, or json (one object per line)")
     log_prompts: Switch = Field(False, description="1: the log may contain prompts and messages of errors")
     metrics: Switch = Field(False, description="1: /metrics for Prometheus, if `prometheus_client` is installed")
     revision: str = Field("", description="git revision that the page and `/healthz` show; the Docker build sets it")

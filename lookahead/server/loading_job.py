@@ -1,7 +1,4 @@
-"""A job that loads a family for a visitor: it is checked and downloaded outside the queue, and measured in the queue.
-
-Its costs can be measured again. Running races keep the costs that they started with.
-"""
+"""A job that loads a family for a visitor: checked and downloaded outside the queue, and measured in it."""
 
 from __future__ import annotations
 
@@ -18,16 +15,11 @@ from .state import ServerState, bundled, family_title
 
 T = TypeVar("T")
 BUSY = "Another visitor is loading models on this server, or a stopped load is ending. Try again in a moment."
-FAULT = (
-    "This failed because of an error in Lookahead or in the model's files ({kind}). The loaded models have not changed."
-)
+FAULT = "This failed because of an error in Lookahead or in the model's files ({kind}). Loaded models are unchanged."
 
 
 class DownloadJob(Job[None]):
-    """`work(job)` in a separate thread, so that a download does not delay other jobs.
-
-    It publishes (sentence, share done) and other values. `compute` measures models in the queue.
-    """
+    """`work(job)` in a separate thread, so that a download delays none. It publishes (sentence, share) and plans."""
 
     def __init__(self, work: Callable[[DownloadJob], Any]):
         super().__init__("models", work, limited=False, fault=FAULT)
@@ -43,6 +35,7 @@ class DownloadJob(Job[None]):
         self.publish((sentence, share))
 
     def compute(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Compute a part of the work in the queue."""
         part = Job(self.kind, lambda _: function(*arguments), limited=False, fault=self.fault)
         self._part = queue.submit(part)
         try:
@@ -89,10 +82,7 @@ def missing(server: ServerState, spec: str) -> bool:
 
 
 def load_if_missing(server: ServerState, spec: str) -> Iterator[tuple[str, float]]:
-    """Load a bundled family unless it is loaded, and yield (sentence, share done). Raises `LookaheadError`.
-
-    It waits while another visitor loads models.
-    """
+    """Load a bundled family unless it is loaded, after other loads, and yield (sentence, share). Raises its errors."""
     if not missing(server, spec):
         return
     title = f"Loading {family_title(spec).partition(':')[0]}, once. "
@@ -106,10 +96,8 @@ def load_if_missing(server: ServerState, spec: str) -> Iterator[tuple[str, float
 
 
 def _check(server: ServerState, spec: str, job: DownloadJob) -> hub.Plan:
-    plan = hub.check(
-        spec, limits=server.limits, progress=job.progress, compute=job.compute,
-        spare_bytes=server.families.spare_bytes,
-    )  # fmt: skip
+    limits, spare = server.limits, server.families.spare_bytes
+    plan = hub.check(spec, limits=limits, progress=job.progress, compute=job.compute, spare_bytes=spare)
     job.publish(plan)
     return plan
 
@@ -140,7 +128,7 @@ def _add(server: ServerState, plan: hub.Plan, files: dict[str, Path], progress: 
 
 
 def measure_again(server: ServerState, spec: str) -> Job[None]:
-    """Submit a job that measures a family again and replaces its costs."""
+    """Submit a job that measures a family again and replaces its costs. Running races keep theirs."""
 
     def work(job: Job[None]) -> None:
         server.families.replace_models(models.measured_again(server.families.named(spec).models))

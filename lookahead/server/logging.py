@@ -29,7 +29,9 @@ class EntryFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         withheld = self.serving and not self._prompts and record.name.partition(".")[0] != LOGGER.name
-        other = _position(record) if withheld else {"message": record.getMessage(), "logger": record.name}
+        error = {"error": record.exc_info[0].__name__} if record.exc_info and record.exc_info[0] else {}
+        position = {"logger": record.name, "at": f"{record.filename}:{record.lineno}", **error}
+        other = position if withheld else {"message": record.getMessage(), "logger": record.name}
         fields = dict(getattr(record, "fields", other))
         if self._prompts:
             fields |= {name: value for name, value in getattr(record, "private", {}).items() if value}
@@ -88,12 +90,6 @@ def failed(what: str) -> None:
     error = sys.exception()
     fields = {"what": what, "error": type(error).__name__}
     LOGGER.warning("failed", extra={"fields": fields, "private": {"words": str(error)}})
-
-
-def _position(record: logging.LogRecord) -> dict[str, str]:
-    kind = record.exc_info[0] if record.exc_info else None
-    error = {"error": kind.__name__} if kind else {}
-    return {"logger": record.name, "at": f"{record.filename}:{record.lineno}", **error}
 
 
 def _quoted(value: Any) -> str:

@@ -182,10 +182,7 @@ class Job(Generic[T]):
         return perf_counter() - started_at if started_at is not None else 0.0
 
     def run(self) -> T | None:
-        """Compute in this thread, up to the next value if the job is preemptible.
-
-        Returns None for a job that ended early, because a stored exception would keep its frames alive.
-        """
+        """Compute in this thread, up to the next value if it is preemptible. Returns None if it ended early."""
         self._started_at, self.outcome, self.paused = perf_counter(), FAILED, False
         if self._steps is None:
             self.waited_s = self._started_at - self.submitted_at
@@ -206,7 +203,7 @@ class Job(Generic[T]):
             return result
         except Cancelled:
             self.outcome = self._end_reason or LEFT
-            return None
+            return None  # a stored exception would keep its frames alive
         except LookaheadError:
             self.outcome = REFUSED
             raise

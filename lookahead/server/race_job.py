@@ -23,10 +23,7 @@ HEARTBEAT_S = 0.25  # Stop takes up to this long, because only a generator that 
 
 
 def submit(server: ServerState, make: RaceFactory, kind: str, run: Run | None = None) -> Job[Trace]:
-    """Submit the race that `make(server)` returns. Its events are added to `run`; its trace is the job's result.
-
-    Logs and raises the `LookaheadError` of a race that cannot start.
-    """
+    """Submit the race that `make(server)` returns; its events go to `run`. Logs and raises its `LookaheadError`."""
     is_form = isinstance(make, RaceForm)
     prompt = str(make.prompt) if is_form else ""
 

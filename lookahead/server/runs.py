@@ -41,18 +41,12 @@ def on_arrival(batch: str) -> str:
 
 
 def _safe(text: str) -> str:
-    # Without "<", no program that handles a batch can interpret its text as markup.
-    return text.replace("<", "\\u003c")
+    return text.replace("<", "\\u003c")  # so no program that handles a batch finds markup in it
 
 
 def refusal(message: str, **more: Any) -> str:
-    """Return the batch for a request that did not run. The page does not change."""
+    """Return the batch of a refused request: the page keeps its events. With `stop=1`, it expects no more of them."""
     return _safe(json.dumps({"error": message, **more}, separators=(",", ":")))
-
-
-def failed(message: str) -> str:
-    """Return the refusal of a run that may have started. The page keeps the received events and expects no more."""
-    return refusal(message, stop=1)
 
 
 def recording(scenario: str, at: int | None = None, caption: str = "") -> str:

@@ -136,10 +136,7 @@ class Families:
 
 
 class ServerState:
-    """The state of a server. `families` starts with `models` and `further` models.
-
-    A visitor's load holds the lock `changing`. `drafters` has each visitor's `growing_job.Drafter`.
-    """
+    """The state of a server. A visitor's load holds the lock `changing`. `drafters` has each visitor's `Drafter`."""
 
     def __init__(self, models: Models, limits: Limits | None = None, further: tuple[Models, ...] = ()):
         self.families = Families([models, *further])
@@ -153,10 +150,7 @@ class ServerState:
         return self.families.first.models
 
     def models_for(self, visitor: str | None, family: str | None = None) -> Models:
-        """Return the models of a family, or of the visitor's choice, with the head that the visitor has trained and kept.
-
-        Raises `ModelError` for a family that is not loaded.
-        """
+        """Return the models of a loaded family, or of the visitor's choice, with the head that the visitor has kept."""
         models = (self.families.chosen_by(visitor) if family is None else self.families.named(family)).models
         drafter = self.drafters.get(visitor or "")
         return drafter.kept if drafter and drafter.kept and drafter.models is models else models

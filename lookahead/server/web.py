@@ -7,14 +7,12 @@ address and playhead.
 """
 
 import html
-import os
 import signal
 import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import lru_cache
 from typing import Any
-from urllib.parse import parse_qsl
 
 import anyio
 import uvicorn
@@ -23,7 +21,7 @@ from anyio.from_thread import start_blocking_portal
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import Mount, Route
 
 from ..core.numbers import percent
 from ..measure.scenarios import EVERY
@@ -56,12 +54,8 @@ class WebServer:
         self.host, self.port = host, sockets[0].getsockname()[1]
         self.url = f"http://{'localhost' if host == '0.0.0.0' else host}:{self.port}"  # from this machine
         self.text, self.share = "starting", 0.0
-        self._while_loading: list[BaseRoute] = [
-            Route("/", self._loading_page),
-            Route("/loading", self._progress),
-            Route("/healthz", self._progress),
-            Mount("", self._unavailable),
-        ]
+        progress = [Route(path, self._progress) for path in ("/loading", "/healthz")]
+        self._while_loading = [Route("/", self._loading_page), *progress, Mount("", self._unavailable)]
         self.app = Starlette(routes=self._while_loading)
         # Without a configuration, uvicorn adds no handlers to the log. Its warnings are about requests that are not HTTP.
         config = uvicorn.Config(
@@ -86,14 +80,10 @@ class WebServer:
         self._serving.result()
         self._running.close()
 
-    def page(self, query: str) -> str:
-        fields = dict(parse_qsl(query))
-        scenario = fields.get("recording", "")
-        at = parse_pass(fields.get("pass", "")) if scenario else None
-        return _page(scenario if scenario in BY_ID else EVERY[0].id, at)
-
     def _loading_page(self, request: Request) -> HTMLResponse:
-        return HTMLResponse(self.page(request.url.query), headers=FRESH)
+        scenario = request.query_params.get("recording", "")
+        at = parse_pass(request.query_params.get("pass", "")) if scenario else None
+        return HTMLResponse(_page(scenario if scenario in BY_ID else EVERY[0].id, at), headers=FRESH)
 
     async def _progress(self, request: Request) -> JSONResponse:
         progress = {"status": "loading", "ready": False, "text": self.text, "share": round(self.share, 2)}
@@ -106,22 +96,14 @@ class WebServer:
         await PlainTextResponse(text, 503, headers=RETRY)(*connection)
 
 
-def end_at_signals() -> None:
-    """End the process immediately at SIGTERM and SIGINT, while it loads."""
-    for number in SIGNALS:
-        signal.signal(number, lambda *_: os._exit(0))
-
-
 async def _listening(host: str, ports: range) -> list[socket.socket]:
     """Return sockets on the first free port, one for each address of the host. Raises `OSError` if none is free."""
     if not 0 <= ports[0] < 1 << 16:
         raise OSError("a port is a number from 0 to 65535")
     for port in ports:
         try:
-            listener = await anyio.create_tcp_listener(
-                local_host=host.strip("[]") or None, local_port=port, backlog=512
-            )
-            return [socket_listener.extra(SocketAttribute.raw_socket) for socket_listener in listener.listeners]
+            opened = await anyio.create_tcp_listener(local_host=host.strip("[]") or None, local_port=port, backlog=512)
+            return [listener.extra(SocketAttribute.raw_socket) for listener in opened.listeners]
         except OSError:
             if port == ports[-1]:
                 raise
@@ -129,11 +111,6 @@ async def _listening(host: str, ports: range) -> list[socket.socket]:
 
 @lru_cache(maxsize=len(EVERY))
 def _page(scenario: str, at: int | None) -> str:
-    return assets.document(
-        "waiting",
-        TITLE,
-        head=NO_ICON,
-        allowed="connect-src 'self'; img-src data:; ",
-        prompt=html.escape(BY_ID[scenario].prompt),
-        batch=recording(scenario, at, CAPTION),
-    )
+    allowed = "connect-src 'self'; img-src data:; "
+    prompt, batch = html.escape(BY_ID[scenario].prompt), recording(scenario, at, CAPTION)
+    return assets.document("waiting", TITLE, head=NO_ICON, allowed=allowed, prompt=prompt, batch=batch)

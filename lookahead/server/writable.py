@@ -38,14 +38,11 @@ def _check(environment: MutableMapping[str, str], name: str, folder: str, *insid
     path = Path(folder).expanduser()
     if all(_writable(checked) for checked in (path, *(path / part for part in inside))):
         return
-    if parent := _parent():
+    instead, parent = f"there is no temporary folder; set {name} to a writable one", Path(tempfile.gettempdir())
+    if parent != Path.cwd():  # the working directory may contain the code
         environment[name] = str(_private_folder(parent) / name.lower())
-        print(f"lookahead: {path} cannot be written; {name} is {environment[name]} instead.", file=sys.stderr)
-    else:
-        print(
-            f"lookahead: {path} cannot be written, and there is no temporary folder; set {name} to a writable one.",
-            file=sys.stderr,
-        )
+        instead = f"{name} is {environment[name]} instead"
+    print(f"lookahead: {path} cannot be written; {instead}.", file=sys.stderr)
 
 
 def _writable(folder: Path) -> bool:
@@ -63,12 +60,6 @@ def _require_temporary_folder(environment: MutableMapping[str, str]) -> None:
         if not _writable(SHARED):
             raise OSError("no folder can be written, not even a temporary one; set TMPDIR to one.") from None
         environment["TMPDIR"] = tempfile.tempdir = str(SHARED)
-
-
-def _parent() -> Path | None:
-    """Return the folder of temporary folders; None if it is the working directory, which may contain the code."""
-    folder = Path(tempfile.gettempdir())
-    return None if folder == Path.cwd() else folder
 
 
 def _private_folder(parent: Path) -> Path:

@@ -60,18 +60,13 @@ def _lane_steps(spec: str, limits: Limits, make: RaceFactory) -> Iterator[Trace 
 if ENABLED := enabled():
     import spaces  # before any module checks torch for a GPU
 
-    torch.cuda.is_available, torch.cuda.device_count = (
-        lambda: False,
-        lambda: 0,
-    )  # `spaces` undoes this in the process with a GPU
+    # `spaces` undoes this in the process with a GPU.
+    torch.cuda.is_available, torch.cuda.device_count = (lambda: False), (lambda: 0)
     _lane_steps = spaces.GPU(_lane_steps, duration=call_s)
 
 
 def report() -> None:
-    """Report the app's GPU functions to a ZeroGPU Space, which stops an app that does not report them.
-
-    `spaces` (as of 0.51.3) reports them in `Blocks.launch`, and a mounted page is not launched.
-    """
+    """Report the app's GPU functions, or a ZeroGPU Space stops it. `spaces` 0.51.3 does so only in `Blocks.launch`."""
     if ENABLED:
         spaces.zero.startup()
 

@@ -45,10 +45,7 @@ class Agreement:
 
 
 def compare(race: Any, lane: int) -> Agreement | None:
-    """Compare a lane with naive; None for naive itself, and without naive.
-
-    Texts of servers are compared if one of the servers gives no ids.
-    """
+    """Compare a lane with naive; None for naive itself, and without naive. Servers without ids are compared as text."""
     record, naive = race.lanes[lane], race.naive()
     if naive is None or record is naive:
         return None
@@ -75,9 +72,8 @@ def compare(race: Any, lane: int) -> Agreement | None:
         outcome = Outcome.NO_MARGIN
     else:
         outcome = Outcome.TIE if margin <= TIES.get(race.machine.dtype, TIE) else Outcome.TOO_FAR
-    return Agreement(
-        outcome, lengths, position, margin, (base[position], written[position]), *_pass_of(record, position)
-    )
+    tokens = base[position], written[position]
+    return Agreement(outcome, lengths, position, margin, tokens, *_pass_of(record, position))
 
 
 def first_difference(a: Sequence[Any], b: Sequence[Any]) -> int | None:

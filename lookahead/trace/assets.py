@@ -104,21 +104,14 @@ def document(name: str, title: str, *, head: str = "", allowed: str = "", **valu
     """
     code = script(f"page/{name}.js")
     styles = style(f"page/{name}.css")
-    assert not re.search("<!--|</?script|</style", code + styles, re.IGNORECASE), (
-        "scripts and styles must not close their element"
-    )
+    assert not re.search("<!--|</?script|</style", code + styles, re.IGNORECASE), "a text would close its element"
     policy = (
         f"default-src 'none'; script-src {csp_hash(code)}; style-src {csp_hash(styles)}; {allowed}"
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
     )
+    body = Template(_read(f"page/{name}.html")).substitute(version=VERSION, **values)
     return Template(_read("page/document.html")).substitute(
-        policy=policy,
-        version=VERSION,
-        title=html.escape(title),
-        head=head,
-        style=styles,
-        body=Template(_read(f"page/{name}.html")).substitute(version=VERSION, **values),
-        script=code,
+        policy=policy, version=VERSION, title=html.escape(title), head=head, style=styles, body=body, script=code
     )
 
 

@@ -35,6 +35,7 @@ NOTHING_RAN = "No pass has run yet."
 KINDS = ("start of a word", "inside a word", "name", "digits", "punctuation", "code", "space")
 CODE = set("{}[]()<>=+*/\\_|&^%$#@~`")
 NAIVE = "naive"
+Values = Iterable[Any]
 
 
 class Chart:
@@ -59,14 +60,12 @@ class Chart:
             }
         )  # fmt: skip
 
-    def line(
-        self, x: Iterable[Any], y: Iterable[Any], name: str, colour: str, dash: str = "solid", width: float = 2, **more: Any
-    ) -> None:  # fmt: skip
+    def line(self, x: Values, y: Values, name: str, colour: str, dash: str = "solid", width: float = 2, **more: Any):
         """Add a line; `more` goes to `go.Scatter`."""
         style = {"color": colour, "dash": dash, "width": width, "shape": more.pop("shape", "linear")}
         self.figure.add_scatter(x=list(x), y=list(y), name=name, line=style, **{"mode": "lines", **more})
 
-    def bars(self, x: Iterable[Any], y: Iterable[Any], name: str, colour: str, hatch: str = "", **more: Any) -> None:
+    def bars(self, x: Values, y: Values, name: str, colour: str, hatch: str = "", **more: Any) -> None:
         """Add bars, perhaps hatched; `more` goes to `go.Bar`."""
         pattern = {"shape": hatch, "fillmode": "overlay", "fgcolor": self.ink["field"], "fgopacity": 0.45, "size": 7}
         style = {"color": colour, "line": {"width": 0}, "pattern": pattern}
@@ -76,9 +75,8 @@ class Chart:
         """Make the bars horizontal, with the first on top, in a figure of `height` pixels."""
         self.figure.update_traces(orientation="h", selector={"type": "bar"})
         self.figure.update_layout(barmode=barmode, legend_traceorder="normal", height=height)
-        self.figure.update_yaxes(
-            autorange="reversed", showgrid=False, ticksuffix="  ", tickfont_color=self.ink["ink"], type="category"
-        )
+        style = {"showgrid": False, "ticksuffix": "  ", "tickfont_color": self.ink["ink"], "type": "category"}
+        self.figure.update_yaxes(autorange="reversed", **style)
 
     def finish(self, *notes: str) -> go.Figure:
         """Return the figure with a legend for several traces and with the notes. Without traces, notes replace the axes."""
@@ -90,8 +88,7 @@ class Chart:
             self.figure.add_annotation(x=1, y=1.02, xanchor="right", yanchor="bottom", text=" ".join(notes), **style)
         elif notes:
             self.figure.add_annotation(x=0.5, y=0.5, text="<br>".join(notes), **style)
-            self.figure.update_xaxes(visible=False)
-            self.figure.update_yaxes(visible=False)
+            self.figure.update_xaxes(visible=False).update_yaxes(visible=False)
         return self.figure
 
 
@@ -150,12 +147,8 @@ def acceptance_by_kind(trace: RaceRecord, dark: bool = False) -> go.Figure:
 
     A rejected token counts as the kind of the token that replaced it.
     """
-
-    def counts(record: LaneRecord) -> dict[str, tuple[int, int]]:
-        return {} if record.opaque else counts_by_kind(record)
-
     hover = "%{x}: accepted %{customdata[0]} of %{customdata[1]} (%{y:.0f}%)"
-    figure = _bars(trace, dark, "kind of token", "accepted (% of tested)", counts, hover)
+    figure = _bars(trace, dark, "kind of token", "accepted (% of tested)", counts_by_kind, hover)
     shown = [name for name in KINDS if any(name in bar.x for bar in figure.data)]
     return figure.update_xaxes(categoryorder="array", categoryarray=shown).update_yaxes(range=[0, 100], dtick=25)
 
@@ -233,9 +226,8 @@ def predicted_against_measured(trace: RaceRecord, dark: bool = False) -> go.Figu
             line = {"color": quiet, "width": 1.5, "dash": dash}
             figure.add_shape(type="line", x0=0, y0=y0, x1=edge, y1=y0 or edge, line=line, layer="between")
         figure.add_annotation(x=edge, y=1, text="naive", xanchor="right", yanchor="bottom", **style)
-        figure.add_annotation(
-            x=0.08 * edge, y=0.08 * edge, text="as predicted", xanchor="left", xshift=8, yanchor="top", **style
-        )
+        low = 0.08 * edge
+        figure.add_annotation(x=low, y=low, text="as predicted", xanchor="left", xshift=8, yanchor="top", **style)
     for axis in (figure.update_xaxes, figure.update_yaxes):
         axis(range=[0, edge], ticksuffix="x", nticks=7)
     figure.update_xaxes(constrain="domain")
@@ -273,9 +265,9 @@ def kind(piece: str, before: str) -> str:
 
 
 def counts_by_kind(lane: LaneRecord) -> dict[str, tuple[int, int]]:
-    """Count accepted and tested tokens of each kind. A rejected token counts as the kind of the token that replaced it."""
+    """Count accepted and tested tokens by kind; none of an opaque lane. A rejected token counts as its replacement."""
     before, counts = "", {name: [0, 0] for name in KINDS}
-    for step in lane.verified:
+    for step in () if lane.opaque else lane.verified:
         for piece, origin in zip(step.pieces, step.origins, strict=True):
             if origin in (ACCEPTED, CORRECTION):
                 count = counts[kind(piece, before)]

@@ -1,7 +1,4 @@
-"""Export a race as a table of its passes, or as a page that plays it.
-
-The page is a single file that loads nothing. Traces are untrusted, so all their text is base64 or escaped.
-"""
+"""Export a race as a table of its passes, or as a page in one file, with all text of the trace in base64 or escaped."""
 
 import base64
 import gzip
@@ -22,8 +19,6 @@ COLUMNS = (
     "lane", "method", "pass", "kind", "rows", "drafted", "draft", "accepted", "tokens", "text", "origins",
     "propose_ms", "verify_ms", "other_ms", "clock_ms", "finish",
 )  # fmt: skip
-BRANCH = " | "
-
 TITLE, CAPTION = 60, 300  # characters
 SECONDS, OTHER = 6, 4  # decimals
 
@@ -56,7 +51,7 @@ def _paths(draft: DraftRecord) -> str:
     """Return the text of a draft's root-to-leaf paths, without window rows."""
     parents = draft.parents[: len(draft.tokens) - draft.window]
     leaves = [row for row in range(len(parents)) if row not in parents]
-    return BRANCH.join("".join(draft.pieces[row] for row in ancestors(parents, leaf)) for leaf in leaves)
+    return " | ".join("".join(draft.pieces[row] for row in ancestors(parents, leaf)) for leaf in leaves)
 
 
 def replay_html(trace: RaceRecord, caption: str | None = None, app_url: str = "") -> str:

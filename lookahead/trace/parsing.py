@@ -41,10 +41,7 @@ def decode_text(data: str | bytes, what: str, max_bytes: int = MOST_BYTES) -> st
 
 
 def parse_json(text: str, what: str) -> Any:
-    """Return the data of a JSON document.
-
-    Raises `TraceError` if it has too many values, and `ValueError` if it is not JSON or is nested 200 levels deep.
-    """
+    """Return the data of JSON text. Raises `TraceError` for too many values, `ValueError` for other text or nesting."""
     _check(text, what)
     try:
         return pydantic_core.from_json(text)

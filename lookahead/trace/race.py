@@ -148,9 +148,7 @@ def _named(methods: Any) -> list[tuple[str, Mapping[str, Any]]]:
     named = [m if isinstance(m, tuple) else (m, {}) for m in methods]
     for method in named:
         if len(method) != 2 or not isinstance(method[1], Mapping):
-            raise MethodError(
-                "methods", method, 'give a name, or a name and its options: ("draft", {"draft": "offdomain"}).'
-            )
+            raise MethodError("methods", method, 'give a name, or a name and options: ("ngram", {"shortest": 3}).')
     return named
 
 
@@ -177,8 +175,5 @@ def describe_machine(models: Models) -> schema.Machine:
 
 def measured_on(models: Models) -> dict[str, Any]:
     """Return the fields that begin every document of measurements."""
-    return {
-        "machine": describe_machine(models).model_dump(),
-        "models": {"spec": models.spec, **models.names},
-        "exactness": models.exactness,
-    }
+    machine, names = describe_machine(models).model_dump(), {"spec": models.spec, **models.names}
+    return {"machine": machine, "models": names, "exactness": models.exactness}

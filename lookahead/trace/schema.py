@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
@@ -40,7 +40,9 @@ Real = Annotated[float, Field(allow_inf_nan=False, ge=-1e12, le=1e12)]
 Seconds = Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e7)]
 NonNegativeInt = Annotated[int, Field(ge=0, lt=1 << 63)]
 Tokens = Annotated[list[Token], Field(max_length=200_000, fail_fast=True)]
-Rows = Annotated[list[Row], Field(max_length=4096, fail_fast=True)]
+T = TypeVar("T")
+ByRow = Annotated[list[T], Field(max_length=4096, fail_fast=True)]
+Rows = ByRow[Row]
 Texts = Annotated[list[Text], Field(max_length=200_000, fail_fast=True)]
 PASS_COSTS = TypeAdapter(PassCosts)
 Option = bool | Annotated[int, Field(gt=-(1 << 53), lt=1 << 53)] | Real | Name
@@ -163,12 +165,10 @@ class DraftRecord(Record):
     tokens: Tokens = []
     parents: Rows = []
     pieces: Texts = []
-    sources: Annotated[list[Name], Field(max_length=4096, fail_fast=True)] = []
-    chances: Annotated[list[Real], Field(max_length=4096, fail_fast=True)] = []
+    sources: ByRow[Name] = []
+    chances: ByRow[Real] = []
     window: Annotated[int, Field(ge=0, le=4096)] = 0
-    ngram_origins: Annotated[list[tuple[Row, Row] | None], Field(max_length=4096, fail_fast=True)] = Field(
-        [], alias="births"
-    )
+    ngram_origins: ByRow[tuple[Row, Row] | None] = Field([], alias="births")
 
     @model_validator(mode="after")
     def _is_tree(self) -> DraftRecord:
@@ -204,14 +204,12 @@ class StepRecord(Record):
     kind: Literal["prefill", "verify"]
     index: Annotated[int, Field(ge=0, le=MOST_STEPS)]
     draft: DraftRecord = DraftRecord()
-    statuses: Annotated[
-        list[Literal["accepted", "rejected", "unvisited", "window"]], Field(max_length=4096, fail_fast=True)
-    ] = []
+    statuses: ByRow[Literal["accepted", "rejected", "unvisited", "window"]] = []
     path: Rows = []
     emitted: Tokens = []
     pieces: Texts = []
-    origins: Annotated[list[Literal["accepted", "correction", "bonus"]], Field(max_length=4096, fail_fast=True)] = []
-    tests: Annotated[list[TestRecord], Field(max_length=4096, fail_fast=True)] = []
+    origins: ByRow[Literal["accepted", "correction", "bonus"]] = []
+    tests: ByRow[TestRecord] = []
     propose_s: Seconds = 0.0
     verify_s: Seconds = 0.0
     other_s: Seconds = 0.0
@@ -350,10 +348,8 @@ class RaceRecord(Record):
 
     def predicted(self, lane: int) -> PricedRun | None:
         """Return the predicted times of a lane's passes; None for an opaque lane, and for one that has not run."""
-        record = self.lanes[lane]
-        priced = self.costs.pass_costs().price_passes(
-            record.verified, record.options.get("draft"), level_rows(record.options)
-        )
+        record, costs = self.lanes[lane], self.costs.pass_costs()
+        priced = costs.price_passes(record.verified, record.options.get("draft"), level_rows(record.options))
         return None if record.opaque or not record.verified or min(priced.plain_s, priced.seconds) <= 0 else priced
 
     def verdict(self, lane: int = -1) -> Verdict | None:

@@ -35,7 +35,7 @@ def explain(race: Any, lane: int) -> Verdict | None:
             f"passes. {_counts_in_words(record, stats)}"
         )
     else:
-        sentence, details = _of_drafts(record, naive, stats, per_pass, cost, race.settings.k == "auto")
+        sentence, details = _of_drafts(record, naive, stats, cost, race.settings.k == "auto")
         arithmetic += details
     if predicted is not None:
         arithmetic.append(
@@ -115,20 +115,16 @@ def _counts_in_words(record: Any, stats: Statistics) -> str:
     if record.differs:
         return f"The server's counts do not match the received text: {record.differs}."
     if record.streamed:
-        return (
-            "Shown as streamed: this server reports no token ids and no drafts. Each received part counts as one token."
-        )
+        return "Shown as streamed: this server reports no token ids and no drafts. Each received part is one token."
     if not stats.num_draft_tokens:
         fresh = " transformers runs with a default generation configuration. Only the end tokens come from generation_config.json."
         return f"This method does not report its drafts.{'' if 'server' in record.options else fresh}"
     return f"{stats.num_accepted_draft_tokens} of {stats.num_draft_tokens} drafted tokens were accepted. Servers do not report which ones were rejected."
 
 
-def _of_drafts(
-    record: Any, naive: Any, stats: Statistics, per_pass: float, cost: float, auto: bool
-) -> tuple[str, list[str]]:
+def _of_drafts(record: Any, naive: Any, stats: Statistics, cost: float, auto: bool) -> tuple[str, list[str]]:
     """Return the sentence and the arithmetic of a lane that reports its drafts. `auto` is true if it could skip drafting."""
-    passes, gain = stats.num_spec_steps, stats.speedup
+    passes, gain, per_pass = stats.num_spec_steps, stats.speedup, stats.new_tokens / stats.num_spec_steps
     verify = sum(s.verify_s for s in record.verified) / passes
     plain = sum(s.verify_s for s in naive.verified) / len(naive.verified)
     rows = 1 + sum(len(s.draft.tokens) for s in record.verified) / passes

@@ -113,22 +113,18 @@ class Requested(End):
     chips: Sequence[str]
 
 
-EVENT: TypeAdapter[Event] = TypeAdapter(
-    Begin | Status | LaneStep | Requested | End
-)  # any event: validation, JSON schema
+EVENT: TypeAdapter[Event] = TypeAdapter(Begin | Status | LaneStep | Requested | End)  # to validate, and for a schema
 
 
-def events(
-    trace: RaceRecord, caption: str | None = None, link: str | None = None, at: int | None = None
-) -> list[Event]:
+def events(race: RaceRecord, caption: str | None = None, link: str | None = None, at: int | None = None) -> list[Event]:
     """Return the log of a recording, with steps in the order of the lanes' clocks."""
     lane_steps = []
-    for i, lane in enumerate(trace.lanes):
+    for i, lane in enumerate(race.lanes):
         clock = 0.0
         for step in lane.steps:
             start = clock
             clock += step.seconds if step.kind == "verify" else 0.0
             lane_steps.append((step.kind != "prefill", start, i, LaneStep(lane=i, clock_s=clock, step=step)))
     lane_steps.sort(key=lambda lane_step: lane_step[:3])
-    begin = Begin(trace=trace, live=False, caption=caption, link=link, at=at)
-    return [begin, *(lane_step for *_, lane_step in lane_steps), End.from_trace(trace, "finished")]
+    begin = Begin(trace=race, live=False, caption=caption, link=link, at=at)
+    return [begin, *(lane_step for *_, lane_step in lane_steps), End.from_trace(race, "finished")]

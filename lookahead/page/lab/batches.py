@@ -52,9 +52,8 @@ def _measured_elsewhere(dark: bool) -> list[Any]:
     """Return the published table, which is shown until this machine is measured."""
     by_method, machine = published.batches()
     levels = by_method.get(ELSEWHERE, ())
-    sentence = (
-        f"Measured on another machine ({machine}), with {ELSEWHERE}: {texts_at_once(levels)} Your results replace this."
-    )
+    source = f"Measured on another machine ({machine}), with {ELSEWHERE}"
+    sentence = f"{source}: {texts_at_once(levels)} Your results replace this."
     return [status_line(sentence), plot_update(charts.load(levels, dark))] if levels else gr.skip()
 
 
@@ -65,7 +64,7 @@ def offered(models: Models) -> gr.Dropdown:
 
 
 def _write(models: Models, dark: bool, method: str, sizes: str) -> Iterator[Any]:
-    prompts, offered = questions(family=models.spec), []
+    prompts, counts, offered = questions(family=models.spec), SIZES[sizes], []
 
     def show(newest: Mapping[str, Any]) -> list[Any] | None:
         nonlocal offered
@@ -76,15 +75,12 @@ def _write(models: Models, dark: bool, method: str, sizes: str) -> Iterator[Any]
         passes = {counted(row["texts"], "text"): row["passes"] for row in newest["rows"]}
         drafting = [name for name, pictures in passes.items() if pictures and any(map(any, pictures[0]))]
         offered = [*passes]
-        chosen = (
-            gr.Dropdown(offered, value=(drafting or offered)[-1], visible=True) if offered != previous else gr.skip()
-        )
+        last = (drafting or offered)[-1]
+        chosen = gr.Dropdown(offered, value=last, visible=True) if offered != previous else gr.skip()
         advice, rows = status_line(texts_at_once(levels)), table(*batches.table(newest["rows"]))
         return [advice, figure, rows, passes, chosen, gr.Slider(visible=True)]
 
-    yield from follow_progress(
-        lambda: batches.measure(models, prompts, [method], SIZES[sizes], max_new_tokens=MOST), show, 6
-    )
+    yield from follow_progress(lambda: batches.measure(models, prompts, [method], counts, max_new_tokens=MOST), show, 6)
 
 
 def _picture(dark: bool, passes: Mapping[str, Any], which: str, number: float) -> gr.Plot:

@@ -18,7 +18,6 @@ from ..running import buttons, follow_progress, run_and_stop
 
 ALL = tuple(EXPERIMENTS.values())
 RUN = "la-run"  # the button that runs all claims; the button of one claim appends its name
-GENERATIONS = "generations"  # the experiment with a separate figure
 INTRO = (
     "These are often-quoted speedups of speculative decoding. Here you measure each of them with the loaded models. A method "
     "runs alone, in turns with naive decoding, and the median of the repetitions counts. Hatched marks show the claims, and "
@@ -83,7 +82,7 @@ def _run(
             continue
         yield from follow_progress(lambda e=e: e.run(models, int(repeats)), partial(show, e=e), len(row(e)))
         why = f'<p class="la-prose">{html.escape(results[e.id].why)}</p>'
-        drafters = plot_update(charts.generations(results[e.id], dark)) if e.id == GENERATIONS else same
+        drafters = plot_update(charts.generations(results[e.id], dark)) if e.id == "generations" else same
         yield [same, *row(e, why=why, figure=_chart(dark, results), drafters=drafters)]
 
 

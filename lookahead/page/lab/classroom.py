@@ -22,16 +22,6 @@ INTRO = (
 TEXTS, TOKENS = 8, 64
 LENGTHS = {"two tokens each": 2, "four tokens each": 4, "only what pays": "auto"}
 MOUNT = "lookaheadPage.classroom.mount({element, read: () => props.value, watch: fn => watch('value', fn)});"
-START = "la-class-start"
-# The section is drawn when it is first opened, and its button exists soon after that.
-PRESS = f"""() => {{
-    const press = left => {{
-        const button = document.getElementById('{START}');
-        if (button) button.click();
-        else if (left) setTimeout(press, 100, left - 1);
-    }};
-    press(50);
-}}"""
 
 
 def add(server: ServerState, follow: Follow) -> None:
@@ -39,13 +29,12 @@ def add(server: ServerState, follow: Follow) -> None:
     with gr.Row(elem_classes="la-do"):
         method = gr.Dropdown(batches.shared_methods(server.models), value="draft", label="method", filterable=False)
         length = gr.Dropdown(list(LENGTHS), value="two tokens each", label="drafts", filterable=False)
-        start, stop = buttons("Let them write", 170, elem_id=START)
+        start, stop = buttons("Let them write", 170, elem_id="la-class-start")
     status = markup()
     played = markup("", html_template='<div class="la-class"></div>', js_on_load=MOUNT)
     follow(offered, method)
-    run_and_stop(
-        start, stop, with_visitor_models(server, _write, server), [method, length], [played], status=status, done=""
-    )
+    work = with_visitor_models(server, _write, server)
+    run_and_stop(start, stop, work, [method, length], [played], status=status, done="")
 
 
 def _write(models: Models, server: ServerState, method: str, length: str) -> Iterator[Any]:

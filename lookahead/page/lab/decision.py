@@ -29,16 +29,11 @@ INTRO = (
     "Enter your own prompts. Each method runs next to naive decoding. Clearly slower methods are dropped; if time is short, the "
     "slower half is dropped. The rest of the time measures several texts at once."
 )
-ASK = (
-    "<b>Without a measurement?</b> This uses the race in the Race tab: its acceptance, its drafting time, and the pass costs of "
-    "this machine."
-)
+ASK = "<b>Without measuring?</b> This uses the displayed race's acceptance and drafting time and this machine's costs."
 HERE = "this machine"
 BUDGETS = {"15 seconds": 15, "30 seconds": 30, "a minute": 60, "two minutes": 120}
 MOST, MOST_CHARACTERS = 64, 200_000
-HINT = (
-    'One prompt per line, or JSON lines: {"prompt": "...", "chat": true}, as in Spec-Bench. Empty: the bundled prompts.'
-)
+HINT = 'One prompt per line, or JSON lines: {"prompt": "...", "chat": true}, as in Spec-Bench. Empty: bundled prompts.'
 FILES = (
     ("decision.json", "application/json", lambda report: json.dumps(report.document(), indent=1)),
     ("decision.csv", "text/csv", lambda report: csv_file(report.csv())),
@@ -57,9 +52,8 @@ def add(server: ServerState, follow: Follow) -> None:
         start, stop = buttons("Find out")
     status, result, figure, rows = markup(), markup(), plot(), markup()
     work = with_visitor_models(server, _decide, server)
-    run_and_stop(
-        start, stop, work, [prompts, location, budget, chat], [result, figure, rows], status=status, draws=True
-    )
+    inputs = [prompts, location, budget, chat]
+    run_and_stop(start, stop, work, inputs, [result, figure, rows], status=status, draws=True)
     prose(ASK)
     ask, shown, predicted = gr.Button("Ask", variant="primary", scale=0), gr.Textbox("", visible=False), markup()
 
@@ -73,6 +67,7 @@ def _decide(
     models: Models, server: ServerState, dark: bool, text: str, location: str, budget: str, chat: bool
 ) -> Iterator[Any]:
     here = location == HERE
+    family = models.spec if here else location
     bundled = questions(family=models.spec) if here else questions()
     chosen = prompt_files.pasted(text, chat) if text.strip() else bundled
     tokens = min(MOST, server.limits.max_new_tokens)
@@ -87,11 +82,7 @@ def _decide(
 
     def show(report: Report) -> list[Any]:
         chart = plot_update(charts.load(report.levels, dark)) if report.levels else gr.skip()
-        return [
-            _report_html(report, chosen[0], models.spec if here else location, tokens),
-            chart,
-            table(*report.table()),
-        ]
+        return [_report_html(report, chosen[0], family, tokens), chart, table(*report.table())]
 
     yield from follow_progress(deciding, show, 3)
 

@@ -18,7 +18,6 @@ INTRO = (
     "max(0, p - q), normalized. For every q, the results are distributed as p. With a bug in the rule they are not, and the "
     "chi-square test shows it."
 )
-CORRECT = "correct"
 UNTHROWN = "Hatched bars show the target's p, to which the throws must converge. Nothing has been thrown yet."
 SURE = 1e-4
 
@@ -33,7 +32,7 @@ def controls(bug: str = "") -> tuple[gr.HTML, gr.Plot]:
     """Add the dice, with `bug` selected at first. Returns the status line and the figure."""
     with gr.Row(elem_classes="la-do"):
         broken = [(bug.name, bug.id) for bug in BUGS.values() if bug.rule == "rejection"]
-        rule = gr.Dropdown([(CORRECT, ""), *broken], value=bug, label="rule", filterable=False, interactive=True)
+        rule = gr.Dropdown([("correct", ""), *broken], value=bug, label="rule", filterable=False, interactive=True)
         many = gr.Slider(500, 20_000, THROWS, step=500, label="throws", interactive=True)
         start, stop = buttons("Throw")
     status, figure = markup(), plot()

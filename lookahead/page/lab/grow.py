@@ -30,15 +30,7 @@ KEPT = "Kept: in the Race tab, the method block now drafts with {}, until you re
 BUNDLED = "Removed: the method block drafts with the loaded head again."
 NONE = "Removed. No other block head is loaded, so the method block cannot draft."
 DRAW_S, LOSS_S = 1.0, 0.5  # of training, between two charts, and between two losses
-SAVE = """text => {
-    if (text) {
-        const bytes = Uint8Array.from(atob(text), character => character.charCodeAt(0));
-        const url = URL.createObjectURL(new Blob([bytes], {type: 'application/zip'}));
-        Object.assign(document.createElement('a'), {href: url, download: 'block-head.zip'}).click();
-        setTimeout(() => URL.revokeObjectURL(url), 60000);
-    }
-    return '';
-}"""
+SAVE = "text => lookaheadPage.files.saveBase64('block-head.zip', 'application/zip', text)"
 
 
 def add(server: ServerState, follow: Follow) -> None:
@@ -85,9 +77,8 @@ def add(server: ServerState, follow: Follow) -> None:
     stop.click(None, js=f"() => {json.dumps(STOP_LANES)}", outputs=lanes, **QUIET)
     keep.click(keep_it, None, [kept, remove], concurrency_limit=None, **QUIET)
     remove.click(remove_it, None, [kept, remove], concurrency_limit=None, **QUIET)
-    download.click(pack, None, [kept, packed], concurrency_limit=None, **QUIET).then(
-        None, packed, packed, js=SAVE, **QUIET
-    )
+    packing = download.click(pack, None, [kept, packed], concurrency_limit=None, **QUIET)
+    packing.then(None, packed, packed, js=SAVE, **QUIET)
 
 
 def _train(server: ServerState, dark: bool, visitor: str) -> Iterator[list[Any]]:

@@ -75,20 +75,17 @@ def _facts(models: Models) -> str:
 def _drafter_facts(models: Models, role: str, drafter: DrafterCosts) -> list[str]:
     if role in models.heads:
         first, token = drafter.tokens_s(1) + sum(drafter.cold_s[:1]), drafter.token_s
-        return [
-            f"trained head: {role}",
-            f"{seconds(first)} for the first token of a draft, {seconds(token)} for each further one",
-        ]
+        fact = f"{seconds(first)} for the first token of a draft, {seconds(token)} for each further one"
+        return [f"trained head: {role}", fact]
     pass_s, eight_bits = drafter.curve.pass_s(1), models.drafts[role].eight_bits
     share = f"1/{decimal(models.costs.pass_s(1) / pass_s)} of the target's"
     return [f"draft: {role}", f"{seconds(pass_s)} per pass{' in 8 bits' if eight_bits else ''}, {share}"]
 
 
 def _take_apart(models: Models, dark: bool) -> Iterator[Any]:
-    def show(parts: Sequence[PassParts]) -> list[Any]:
-        return [_parts(parts), plot_update(charts.pass_parts(parts, dark))]
-
-    yield from follow_progress(lambda: time_parts(models), show, 2)
+    yield from follow_progress(
+        lambda: time_parts(models), lambda parts: [_parts(parts), plot_update(charts.pass_parts(parts, dark))], 2
+    )
 
 
 def _parts(models: Sequence[PassParts]) -> str:
@@ -114,27 +111,21 @@ def _compare(models: Models, dark: bool) -> Iterator[Any]:
         return [_comparison(newest), gr.skip()]
 
     yield from follow_progress(lambda: compare(models), show, 2)
-    yield [
-        gr.skip(),
-        gr.skip(),
-        plot_update(charts.formats(compared, dark)),
-    ]  # at the end: drawing disturbs the measurement
+    figure = plot_update(charts.formats(compared, dark))  # at the end: drawing disturbs the measurement
+    yield [gr.skip(), gr.skip(), figure]
 
 
 def _comparison(compared: Comparison) -> str:
     caption = f"medians of {compared.visits}; 9 and 33 rows in one-row passes"
     heads = ["format", "threads", "1 row", "9 rows", "33 rows", "weights read"]
-    rows = [
-        [passes.dtype + (", in use" if passes.in_use else ""), str(passes.threads or "GPU"), *_cells(passes)]
-        for passes in compared.combinations
-    ]
     # No line breaks in cells: on a phone, the table scrolls.
-    cells = [[cell.replace(" ", "\u00a0") for cell in row] for row in (heads, *rows)]
+    cells = [[cell.replace(" ", "\u00a0") for cell in row] for row in (heads, *map(_cells, compared.combinations))]
     return answer_html(compared.verdict()) + table(cells[0], cells[1:], caption)
 
 
 def _cells(passes: Combination) -> list[str]:
+    kind = [passes.dtype + (", in use" if passes.in_use else ""), str(passes.threads or "GPU")]
     if not passes.pass_s:
-        return ["", "", "", passes.skipped]
+        return [*kind, "", "", "", passes.skipped]
     ratios = [decimal(passes.seconds(n) / passes.pass_s[0]) if n <= passes.rows[-1] else "" for n in (9, 33)]
-    return [seconds(passes.pass_s[0]), *ratios, speed(passes.bytes_per_s)]
+    return [*kind, seconds(passes.pass_s[0]), *ratios, speed(passes.bytes_per_s)]

@@ -40,12 +40,8 @@ def _load(dark: bool, spec: str, load: str) -> Iterator[Any]:
 
     def show(newest: Mapping[str, Any]) -> list[Any]:
         figure = plot_update(charts.load(levels_of(newest["levels"], "concurrency"), dark))
-        remarks = sorted({remark for level in newest["levels"] for remark in level["remarks"]})
-        return [
-            status_line(newest["advice"]),
-            figure,
-            table(*report.table(newest)) + "".join(map(status_line, remarks)),
-        ]
+        notes = sorted({remark for level in newest["levels"] for remark in level["remarks"]})
+        return [status_line(newest["advice"]), figure, table(*report.table(newest)) + "".join(map(status_line, notes))]
 
     plan = rounds_of(LOADS[load], len(prompts))
     yield from follow_progress(lambda: report.measure(sides, prompts, plan, MOST), show, 3)

@@ -54,15 +54,13 @@ def add(server: ServerState, follow: Follow) -> Opening:
     return Opening(landscape, [status, map_])
 
 
-def _sweep(models: Models, dark: bool, setting: str, prompts: str, repeats: float) -> Iterator[Any]:
+def _sweep(models: Models, dark: bool, setting: str, kind: str, repeats: float) -> Iterator[Any]:
     def show(swept: Sweep) -> list[Any]:
         by_length = setting == "draft-length"
         map_ = plot_update(charts.speedup_surface(models.costs, swept.points, dark)) if by_length else gr.skip()
         return [plot_update(charts.sweep(swept, dark)), _rows(swept), map_]
 
-    yield from follow_progress(
-        lambda: sweep(models, setting, prompts=(prompts,), repeats=int(repeats), most=2), show, 3
-    )
+    yield from follow_progress(lambda: sweep(models, setting, prompts=(kind,), repeats=int(repeats), most=2), show, 3)
 
 
 def _rows(swept: Sweep) -> str:

@@ -65,18 +65,17 @@ def _sliders(
     return Opening(draw, [rows, figure], [text, *fields], f"values => [{source}, ...values.slice(1)]")
 
 
-def _draw(
-    find: Callable[[str], Recording], dark: bool, text: str, method: str, k: float, shortest: float, candidates: float
-) -> list[Any]:
+def _draw(find: Callable[[str], Recording], dark: bool, text: str, method: str, *numbers: float) -> list[Any]:
+    k, shortest, candidates = map(int, numbers)
     try:
         recording = find(text)
-        settings = {"shortest": int(shortest), "longest": max(6, int(shortest)), "candidates": int(candidates)}
+        settings = {"shortest": shortest, "longest": max(6, shortest), "candidates": candidates}
         options = {name: settings[name] for name in option_names(method) if name in settings}
-        outcomes = what_if(recording, method, int(k), **options), ceiling(recording, int(k))
+        outcomes = what_if(recording, method, k, **options), ceiling(recording, k)
         lines = [(what_if(recording, method, length, **options), ceiling(recording, length)) for length in KS]
     except LookaheadError as error:
         return [error_line(error), plot_update(None)]
-    return [_table(recording, outcomes), plot_update(charts.what_if(KS, lines, int(k), dark))]
+    return [_table(recording, outcomes), plot_update(charts.what_if(KS, lines, k, dark))]
 
 
 def _table(recording: Recording, outcomes: Sequence[Outcome]) -> str:

@@ -44,9 +44,8 @@ def add(widget: Widget, server: ServerState, lesson: str) -> None:
 def _json(widget: Widget, models: Models) -> str:
     match widget:
         case Code():
-            source = widget.source.partition("#")[0]
-            fields = {"title": widget.title, "text": widget.text, "first": widget.first, "marked": widget.marked}
-            data = {**fields, "source": source}
+            changed = {"marked": widget.marked, "source": widget.source.partition("#")[0]}
+            data = widget.model_dump(exclude={"marks"}) | changed
         case Cost():
             curve = models.costs.target
             rows = [{"rows": n, "ms": 1e3 * curve.pass_s(n), "passes": curve.ratio(n)} for n in widget.rows]
@@ -63,10 +62,7 @@ def _sample(server: ServerState) -> Iterator[Any]:
 
 
 def cases(models: Models, prompt: str, *, seed: int, most: int = 6) -> Iterator[list[Case]]:
-    """Yield a list of up to `most` cases of a run, in order. Cases with an uncertain outcome are preferred.
-
-    Raises a `LookaheadError` without a draft model.
-    """
+    """Yield up to `most` cases of a run, uncertain ones if possible. Raises `LookaheadError` without a draft model."""
     candidates: list[Case] = []
     settings = {"temperature": TEMPERATURE, "rule": "rejection", "k": 4, "max_new_tokens": 64, "seed": seed}
     for step in decode(models, prompt, method="draft", details=False, **settings):

@@ -54,9 +54,8 @@ def tab(server: ServerState, learn: gr.Tab) -> gr.Textbox:
 
 def _lesson(lesson: Lesson, all_: list[Lesson], server: ServerState) -> None:
     summary = f"About {max(1, round(lesson.words / WORDS_PER_MINUTE))} minutes to read. {lesson.learn}"
-    heading = (
-        f'<h2 class="la-lessontitle">{html.escape(lesson.title)}</h2><p class="la-learns">{html.escape(summary)}</p>'
-    )
+    title = f'<h2 class="la-lessontitle">{html.escape(lesson.title)}</h2>'
+    heading = f'{title}<p class="la-learns">{html.escape(summary)}</p>'
     styles = f"<style>{assets.style('learn/widgets.css')}</style>"
     # Marks the lesson in the list.
     script = f"lookaheadPage.learn.shown(document.getElementById('la-lesson'), {json.dumps(lesson.name)});"

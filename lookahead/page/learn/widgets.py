@@ -31,9 +31,7 @@ def _decoding(settings: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-Decoding = Annotated[
-    dict[str, Any], AfterValidator(_decoding)
-]  # those of `events.Settings` that differ from the defaults
+Decoding = Annotated[dict[str, Any], AfterValidator(_decoding)]  # the `events.Settings` that differ from the defaults
 Share = Annotated[float, Field(ge=0, le=1)]
 Rows = Annotated[int, Field(ge=1)]
 ScenarioId = Annotated[str, AfterValidator(lambda name: _scenario(name).id)]

@@ -74,8 +74,7 @@ def probe(lm: CachedLM, budget_s: float = BUDGET_S, seed: int = 0) -> Exactness:
 
 
 def _compared(lm: CachedLM, length: int, draws: random.Random) -> Iterator[tuple[bool, bool, float, float]]:
-    """Yield for each row after `length` tokens: whether the pass is a chain, whether all bits are the same, the largest
-    difference of a logit, and the largest logit."""
+    """For each row, yield is_chain, whether all bits are equal, the largest difference of a logit, the largest logit."""
     text = [draws.randrange(lm.vocab) for _ in range(length + PATH)]
     lm.reset()
     lm.extend(text[:length])

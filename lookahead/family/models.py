@@ -71,10 +71,7 @@ class Models:
         return self.measured.costs
 
     def costs_kind(self, costs: str = "auto") -> str:
-        """Return "typical" or "measured", the kind of costs that `auto` uses.
-
-        Raises `SettingsError` if `costs` is "typical" and the family ships none.
-        """
+        """Return "typical" or "measured", as `auto` uses. Raises `SettingsError` if the family ships no typical costs."""
         if costs == "typical" and not self.typical:
             raise SettingsError("costs", costs, f"{self.spec} ships no costs of a typical machine; choose measured.")
         return "typical" if self.typical and costs != "measured" else "measured"
@@ -122,9 +119,8 @@ class Models:
         elif name == layer_skip.ROLE:
             hint = "the first layers of this architecture cannot be used alone; choose another method."
         else:
-            advice = (
-                f"choose one of {', '.join(self.drafts)}" if self.drafts else f'load "{self.spec}+DRAFT" to add one'
-            )
+            names = ", ".join(self.drafts)
+            advice = f"choose one of {names}" if names else f'load "{self.spec}+DRAFT" to add one'
             hint = f"{self.spec} has no such draft model; {advice}."
         raise ModelError("head" if name in KINDS else "draft", name, hint)
 
@@ -363,10 +359,7 @@ def same_vocabulary(
 
 def _eos(folder: str, target: CachedLM, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
     """Return all ids that end a text."""
-    ids = (
-        llama_config.eos_token_ids(folder)
-        if llama_config.plain(folder)
-        else target.model.generation_config.eos_token_id
-    )
+    is_plain = llama_config.plain(folder)
+    ids = llama_config.eos_token_ids(folder) if is_plain else target.model.generation_config.eos_token_id
     ids = ids if isinstance(ids, (list, tuple)) else [ids]
     return frozenset(i for i in (*ids, tokenizer.eos_token_id) if i is not None)

@@ -126,9 +126,8 @@ class Client:
     async def get_text(self, path: str) -> str:
         """Return the text at a path. Raises `RemoteError`."""
         try:
-            async with asyncio.timeout(self.timeouts.connect_s):
-                async with self._http.stream("GET", path) as response:
-                    text = await _read_up_to(response, MOST_LIST)
+            async with asyncio.timeout(self.timeouts.connect_s), self._http.stream("GET", path) as response:
+                text = await _read_up_to(response, MOST_LIST)
         except (httpx2.HTTPError, OSError) as error:
             raise self._connection_error(error, self.timeouts.connect_s) from None
         if response.status_code != 200:
@@ -136,10 +135,7 @@ class Client:
         return text
 
     async def _events(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[tuple[dict[str, Any] | None, float]]:
-        """Yield the events of a streamed response with the seconds since the request. The event is None after `DONE`.
-
-        Raises `RemoteError`.
-        """
+        """Yield each event of a response, None for `DONE`, with the seconds since the request. Raises `RemoteError`."""
         limits, start = self.timeouts, perf_counter()
         wait = limits.first_s
         headers = {"Connection": "close"} if self.kind.reconnects else {}

@@ -216,10 +216,8 @@ def open_trace(text: str) -> tuple[Trace, str]:
     trace = to_trace(records)
     shown = len(trace.lanes)
     part = "" if shown == len(records) else f" The first {shown} of {counted(len(records), 'text')}."
-    return trace, (
-        f"An acceptance record of {trace.models.target}, without text and times. "
-        f"Each box is a token, and each pass takes a tenth of a second.{part}"
-    )
+    source = f"An acceptance record of {trace.models.target}, without text and times."
+    return trace, f"{source} Each box is a token, and each pass takes a tenth of a second.{part}"
 
 
 def to_trace(records: Sequence[AcceptanceRecord]) -> Trace:
@@ -232,10 +230,8 @@ def to_trace(records: Sequence[AcceptanceRecord]) -> Trace:
     fitting = [record for record, tokens in zip(detailed, lengths, strict=True) if tokens <= MOST_TOKENS]
     playable = fitting[: schema.MOST_LANES]
     if not playable:
-        hint = (
-            f"none lists its passes and has at most {count(MOST_TOKENS)} tokens, so there is nothing to play. "
-            "`python -m lookahead acceptance FILE` summarizes them."
-        )
+        fault = f"none lists its passes and has at most {count(MOST_TOKENS)} tokens, so there is nothing to play"
+        hint = f"{fault}. `python -m lookahead acceptance FILE` summarizes them."
         raise TraceError("records", counted(len(records), "text"), hint)
     lanes = [_lane(record, number, len(playable)) for number, record in enumerate(playable, start=1)]
     engines = ", ".join(dict.fromkeys(record.engine for record in playable))[:150]

@@ -47,9 +47,8 @@ def drift(lm: CachedLM, curve: CostCurve) -> float | None:
     rows = curve.rows[min(4, len(curve.rows) - 1)]
     lm.reset()
     lm.extend([1] * min(CONTEXT, lm.context_length - rows))
-    _, one_s, several_s = interleaved(
-        [partial(settle, lm), *(lambda n=n: lm.forward([1] * n) for n in (1, rows))], REPEATS
-    )
+    passes = [partial(lm.forward, [1] * n) for n in (1, rows)]
+    _, one_s, several_s = interleaved([partial(settle, lm), *passes], REPEATS)
     lm.reset()
     single, multiple = one_s / curve.pass_s(1), several_s / curve.pass_s(rows)
     return (single * multiple) ** 0.5 if 1 / MOST_DRIFT < single / multiple < MOST_DRIFT else None
@@ -113,12 +112,11 @@ def measure(lm: CachedLM) -> CostCurve:
     lm.reset()
     if lm.passes.batch_invariant:
         seconds = undisturbed(seconds)
-    curve = CostCurve((*small, *large), seconds)
-    return replace(curve, branching_s=max(0.0, branched_s - chain_s))
+    return replace(CostCurve((*small, *large), seconds), branching_s=max(0.0, branched_s - chain_s))
 
 
 def undisturbed(seconds: Sequence[float]) -> tuple[float, ...]:
-    """Return the seconds of passes of rising row counts, each at most those of larger ones. Disturbances only add time."""
+    """Return the seconds of passes of rising size, each at most those of larger ones. Disturbances only add time."""
     return tuple(accumulate(reversed(seconds), min))[::-1]
 
 

@@ -71,7 +71,7 @@ class Models:
         return self.measured.costs
 
     def costs_kind(self, costs: str = "auto") -> str:
-        """Return "typical" or "measured", as `auto` uses. Raises `SettingsError` if the family ships no typical costs."""
+        """Return "typical" or "measured", as `auto` uses. Raises `SettingsError` if `costs` are not available."""
         if costs == "typical" and not self.typical:
             raise SettingsError("costs", costs, f"{self.spec} ships no costs of a typical machine; choose measured.")
         return "typical" if self.typical and costs != "measured" else "measured"
@@ -127,7 +127,7 @@ class Models:
 
 def load(
     spec: str = "pocket",
-    progress: Progress = lambda text, share: None,
+    progress: Progress = lambda *_: None,
     *,
     dtype: str | torch.dtype | None = None,
     folder_of: Mapping[str, Path] | None = None,
@@ -258,9 +258,14 @@ def measured_again(models: Models) -> Models:
 
 def _shared_tokenizer(family: _Files) -> PreTrainedTokenizerBase:
     """Return the target's tokenizer. Raises `ModelError` if a draft has another vocabulary."""
-    tokenizers = {role: _load_tokenizer(family.names[role], folder) for role, folder in family.folders.items()}
-    for role, tokenizer in tokenizers.items():
-        same_vocabulary(tokenizers["target"], tokenizer, family.names["target"], family.names[role])
+    tokenizers: dict[str, PreTrainedTokenizerBase] = {}
+    for role, folder in family.folders.items():
+        with _as_model_errors(name := family.names[role]):
+            try:
+                tokenizers[role] = load_tokenizer(folder)
+            except ModelError as error:
+                raise ModelError("model", name, error.hint) from error
+        same_vocabulary(tokenizers["target"], tokenizers[role], family.names["target"], name)
     return tokenizers["target"]
 
 
@@ -325,14 +330,6 @@ def _tokenizer_fault(folder: str | Path, error: Exception) -> ModelError:
         return small_files.fault(folder, path.name, remark(file_error))
     others = [name for name in (*small_files.TOKENIZER, "chat_template.jinja") if (Path(folder) / name).is_file()]
     return small_files.fault(folder, " or ".join(others) or path.name, reason)
-
-
-def _load_tokenizer(name: str, folder: str) -> PreTrainedTokenizerBase:
-    with _as_model_errors(name):
-        try:
-            return load_tokenizer(folder)
-        except ModelError as error:
-            raise ModelError("model", name, error.hint) from error
 
 
 def _load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) -> Forward:

@@ -40,10 +40,6 @@ class Server:
     key: str | None = field(default=None, repr=False)
     request: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.key}"} if self.key else {}
-
     def redact(self, text: str) -> str:
         """Return a text from the server without its address and key."""
         for secret in filter(None, (self.key, self.url)):

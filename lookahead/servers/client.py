@@ -59,10 +59,11 @@ class Client:
 
     async def __aenter__(self) -> Self:
         """Open the HTTP client. It uses no proxies of the environment and follows no redirects."""
+        headers = {"Authorization": f"Bearer {self.server.key}"} if self.server.key else {}
         timeout = httpx2.Timeout(None, connect=self.timeouts.connect_s)
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)  # callers limit concurrency
         self._http = httpx2.AsyncClient(
-            base_url=self.server.url, headers=self.server.headers, timeout=timeout, limits=limits, trust_env=False,
+            base_url=self.server.url, headers=headers, timeout=timeout, limits=limits, trust_env=False,
             verify=_trusted(),
         )  # fmt: skip
         return self

@@ -38,7 +38,7 @@ class CompletedRequest:
     error: str | None = None
 
     def within(self, seconds: float) -> float:
-        """Return the tokens received in the first `seconds`: the server's count, distributed over the received chunks."""
+        """Return the tokens received in the first `seconds`: the server's count, distributed over the chunks."""
         if self.completion is None:
             return 0
         passes = self.completion.passes

@@ -162,8 +162,7 @@ def _records(data: Any) -> Sequence[AcceptanceRecord]:
     if not isinstance(data, dict):
         return []
     if data.get("schema") == schema.SCHEMA:
-        lanes = Trace.model_validate(data).lanes
-        return [record for lane in lanes if (record := AcceptanceRecord.from_lane(lane))]
+        return [record for lane in Trace.model_validate(data).lanes if (record := AcceptanceRecord.from_lane(lane))]
     if isinstance(nested := data.get("spec_decode_acceptance"), dict):
         return [AcceptanceRecord.model_validate(nested)]
     metrics = data.get("metrics")
@@ -221,10 +220,7 @@ def open_trace(text: str) -> tuple[Trace, str]:
 
 
 def to_trace(records: Sequence[AcceptanceRecord]) -> Trace:
-    """Return a trace with a lane for each of the first records that list their passes, with at most `MOST_TOKENS` tokens.
-
-    Raises `TraceError` if there is no such record.
-    """
+    """Return a trace of the first records that list their passes, within the limits. Raises `TraceError` for none."""
     detailed = [record for record in records if record.per_step_accepted and record.per_step_drafted]
     lengths = accumulate(record.num_accepted_draft_tokens + record.num_spec_steps for record in detailed)
     fitting = [record for record, tokens in zip(detailed, lengths, strict=True) if tokens <= MOST_TOKENS]

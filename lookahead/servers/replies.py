@@ -232,8 +232,7 @@ class SGLang(OpenAI):
     @classmethod
     def requests(cls, model, prompt, most, chat):
         openai = super().requests(model, prompt, most, chat)
-        sampling = {"temperature": 0, "max_new_tokens": most}
-        native = {"text": prompt, "sampling_params": sampling, "stream": True}
+        native = {"text": prompt, "sampling_params": {"temperature": 0, "max_new_tokens": most}, "stream": True}
         return openai if chat else [("/generate", native | SPEC_DETAILS), ("/generate", native), *openai]
 
     def read(self, event, at_s):
@@ -256,7 +255,7 @@ class SGLang(OpenAI):
             self.passes.append(Pass(at_s, text, ids, drafted, accepted))
 
     def _new(self, text: str, ids: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
-        """Return an event's new text and ids. It has only those with `--incremental-streaming-output`, else all so far."""
+        """Return the new text and ids of an event, which has all so far without `--incremental-streaming-output`."""
         tokens = count_in(self._usage.get("completion_tokens"))
         if len(ids) == tokens if ids and tokens else text.startswith(self._text):
             text, ids = text[len(self._text) :], ids[self._ids :]
@@ -291,11 +290,10 @@ class LlamaServer(OpenAI):
 
     @classmethod
     def requests(cls, model, prompt, most, chat):
-        body = {
+        return [("/completion", {
             "prompt": prompt, "n_predict": most, "temperature": 0, "stream": True, "return_tokens": True, "cache_prompt": False,
             "timings_per_token": True,
-        }  # fmt: skip
-        return [("/completion", body)]
+        })]  # fmt: skip
 
     def read(self, event, at_s):
         before = self._counts()

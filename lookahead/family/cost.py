@@ -47,24 +47,18 @@ def drift(lm: CachedLM, curve: CostCurve) -> float | None:
     rows = curve.rows[min(4, len(curve.rows) - 1)]
     lm.reset()
     lm.extend([1] * min(CONTEXT, lm.context_length - rows))
-    _, one_s, several_s = interleaved([settling(lm), *(lambda n=n: lm.forward([1] * n) for n in (1, rows))], REPEATS)
+    passes = [partial(lm.forward, [1] * n) for n in (1, rows)]
+    _, one_s, several_s = interleaved([partial(settle, lm), *passes], REPEATS)
     lm.reset()
     single, multiple = one_s / curve.pass_s(1), several_s / curve.pass_s(rows)
     return (single * multiple) ** 0.5 if 1 / MOST_DRIFT < single / multiple < MOST_DRIFT else None
 
 
-def settling(lm: CachedLM) -> Callable[[], None]:
-    """Return a function that runs one-row passes for `SETTLED_S`.
-
-    After a pass of many rows, the next few passes are up to a seventh slower.
-    """
-
-    def settle() -> None:
-        stop = perf_counter() + SETTLED_S
-        while perf_counter() < stop:
-            lm.forward([0])
-
-    return settle
+def settle(lm: CachedLM) -> None:
+    """Run one-row passes for `SETTLED_S`, because passes after one of many rows are up to a seventh slower."""
+    stop = perf_counter() + SETTLED_S
+    while perf_counter() < stop:
+        lm.forward([0])
 
 
 def warm(lm: CachedLM, most_rows: int, lengths: Sequence[int] = LENGTHS) -> None:
@@ -110,7 +104,7 @@ def measure(lm: CachedLM) -> CostCurve:
     large = [] if slow else [n for n in sizes if n > SMALL_ROWS]
     branching = min(BRANCHING_ROWS, max(small + large))
     branched = tokens[CONTEXT : CONTEXT + branching]
-    _, *small_s = interleaved([settling(lm), *map(forward, small)], REPEATS, most_s=REPEATS_S)
+    _, *small_s = interleaved([partial(settle, lm), *map(forward, small)], REPEATS, most_s=REPEATS_S)
     # The first pass of a shape is slower than the next one. The difference is larger than the cost of branching.
     chain, tree = forward(branching), partial(lm.forward, branched, _branching(branching))
     _, chain_s, _, branched_s = interleaved([chain, chain, tree, tree], 3 * REPEATS, most_s=REPEATS_S)
@@ -118,15 +112,11 @@ def measure(lm: CachedLM) -> CostCurve:
     lm.reset()
     if lm.passes.batch_invariant:
         seconds = undisturbed(seconds)
-    curve = CostCurve((*small, *large), seconds)
-    return replace(curve, branching_s=max(0.0, branched_s - chain_s))
+    return replace(CostCurve((*small, *large), seconds), branching_s=max(0.0, branched_s - chain_s))
 
 
 def undisturbed(seconds: Sequence[float]) -> tuple[float, ...]:
-    """Return the seconds of passes of rising row counts, each at most those of any pass with more rows.
-
-    Disturbances only add time.
-    """
+    """Return the seconds of passes of rising size, each at most those of larger ones. Disturbances only add time."""
     return tuple(accumulate(reversed(seconds), min))[::-1]
 
 
@@ -166,7 +156,7 @@ def measure_drafter(drafter: CachedLM | Head, target: CachedLM, target_curve: Co
         lm.extend(lm.sync(text))
         passes = [lambda n=n: lm.forward([1] * n, [-1] * n) for n in LEVEL_ROWS]
         levels = interleaved(passes, REPEATS, most_s=REPEATS_S)
-    return _between_passes(CostCurve(LEVEL_ROWS, tuple(levels)), lm, target, target_curve)
+    return _in_race(CostCurve(LEVEL_ROWS, tuple(levels)), lm, target, target_curve)
 
 
 def _fresh(drafter: CachedLM | Head, target: CachedLM) -> tuple[CachedLM | CachedHead, CachedLM]:
@@ -196,9 +186,7 @@ def _level_s(lm: CachedLM | CachedHead, text: Sequence[int]) -> list[float] | No
     return [max(LEAST_TOKEN_S, (deep_s - flat_s) / (deepest - 1)) for flat_s, deep_s in pairs]
 
 
-def _between_passes(
-    curve: CostCurve, lm: CachedLM | CachedHead, target: CachedLM, target_curve: CostCurve
-) -> DrafterCosts:
+def _in_race(curve: CostCurve, lm: CachedLM | CachedHead, target: CachedLM, target_curve: CostCurve) -> DrafterCosts:
     """Return the costs of a drafter between passes of the target. `curve` has the costs of the drafter's passes alone."""
     rule, draws = rule_for(Settings()), random.Random(0)
     cached = min(CONTEXT - 2, lm.context_length - DRAFTED - 1, target.context_length - DRAFTED)

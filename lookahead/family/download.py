@@ -16,16 +16,7 @@ from pathlib import Path
 from threading import Thread
 from time import monotonic, sleep, time
 
-from huggingface_hub import HfApi, constants, hf_hub_download, scan_cache_dir, try_to_load_from_cache
-from huggingface_hub.errors import (
-    CacheNotFound,
-    DisabledRepoError,
-    GatedRepoError,
-    HFValidationError,
-    LocalEntryNotFoundError,
-    OfflineModeIsEnabled,
-    RepositoryNotFoundError,
-)
+from huggingface_hub import HfApi, constants, errors, hf_hub_download, scan_cache_dir, try_to_load_from_cache
 from huggingface_hub.file_download import repo_folder_name
 
 from ..core.events import ModelError
@@ -72,7 +63,7 @@ def cached(repo: str) -> Path | None:
 
 def repositories() -> list[str]:
     """Return the names of the models in the cache."""
-    with suppress(CacheNotFound, ValueError):
+    with suppress(errors.CacheNotFound, ValueError):
         return sorted(repo.repo_id for repo in scan_cache_dir(cache()).repos if repo.repo_type == "model")
     return []
 
@@ -115,11 +106,8 @@ def download(files: Sequence[File], progress: Callable[[int], None], main: bool 
             with suppress(subprocess.TimeoutExpired):
                 child.wait(GRACE_S)
             child.kill()
-    failure = [
-        files[0].repo,
-        f"its download was interrupted ({child.returncode}); load again. Complete files are kept.",
-    ]
-    repo, hint = json.loads(output) if output else failure
+    interrupted = f"its download was interrupted ({child.returncode}); load again. Complete files are kept."
+    repo, hint = json.loads(output) if output else (files[0].repo, interrupted)
     if hint:
         raise ModelError("model", repo, hint)
     progress(_bytes(folders) - before)
@@ -146,20 +134,20 @@ def to_model_error(repo: str, error: Exception, similar: Sequence[str] = ()) -> 
     """Return an error of the hub's client as a `ModelError` with a hint. `similar` are existing names like `repo`."""
     if isinstance(error, ModelError):
         return error
-    if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
+    if isinstance(error, errors.LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
         error = error.__cause__
     status = getattr(getattr(error, "response", None), "status_code", 0)
-    if isinstance(error, GatedRepoError) or status == 403:
+    if isinstance(error, errors.GatedRepoError) or status == 403:
         page = f"{constants.ENDPOINT}/{repo}"
         hint = f"access is restricted; agree to its terms on {page}, and start the server with that account's HF_TOKEN."
-    elif isinstance(error, DisabledRepoError):
+    elif isinstance(error, errors.DisabledRepoError):
         hint = "the hub has disabled this model; choose another."
-    elif isinstance(error, (RepositoryNotFoundError, HFValidationError)) or status == 404:
+    elif isinstance(error, (errors.RepositoryNotFoundError, errors.HFValidationError)) or status == 404:
         suggestion = f' ("{similar[0]}"?)' if similar else ""
         hint = f"the hub shows no such model; check the spelling{suggestion}, or start the server with an HF_TOKEN if it is private."
     elif status == 401:
         hint = "the hub does not accept this server's HF_TOKEN; start the server with a new token, or without one."
-    elif isinstance(error, OfflineModeIsEnabled):
+    elif isinstance(error, errors.OfflineModeIsEnabled):
         hint = "this server works without a connection (HF_HUB_OFFLINE) and has no copy; choose a model that it has."
     elif isinstance(error, OSError) and error.errno == errno.ENOSPC:
         hint = "the disk is full; free some space, then load again. Complete files are kept."

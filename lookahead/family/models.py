@@ -71,10 +71,7 @@ class Models:
         return self.measured.costs
 
     def costs_kind(self, costs: str = "auto") -> str:
-        """Return "typical" or "measured", the kind of costs that `auto` uses.
-
-        Raises `SettingsError` if `costs` is "typical" and the family ships none.
-        """
+        """Return "typical" or "measured", as `auto` uses. Raises `SettingsError` if `costs` are not available."""
         if costs == "typical" and not self.typical:
             raise SettingsError("costs", costs, f"{self.spec} ships no costs of a typical machine; choose measured.")
         return "typical" if self.typical and costs != "measured" else "measured"
@@ -122,16 +119,15 @@ class Models:
         elif name == layer_skip.ROLE:
             hint = "the first layers of this architecture cannot be used alone; choose another method."
         else:
-            advice = (
-                f"choose one of {', '.join(self.drafts)}" if self.drafts else f'load "{self.spec}+DRAFT" to add one'
-            )
+            names = ", ".join(self.drafts)
+            advice = f"choose one of {names}" if names else f'load "{self.spec}+DRAFT" to add one'
             hint = f"{self.spec} has no such draft model; {advice}."
         raise ModelError("head" if name in KINDS else "draft", name, hint)
 
 
 def load(
     spec: str = "pocket",
-    progress: Progress = lambda text, share: None,
+    progress: Progress = lambda *_: None,
     *,
     dtype: str | torch.dtype | None = None,
     folder_of: Mapping[str, Path] | None = None,
@@ -262,9 +258,14 @@ def measured_again(models: Models) -> Models:
 
 def _shared_tokenizer(family: _Files) -> PreTrainedTokenizerBase:
     """Return the target's tokenizer. Raises `ModelError` if a draft has another vocabulary."""
-    tokenizers = {role: _load_tokenizer(family.names[role], folder) for role, folder in family.folders.items()}
-    for role, tokenizer in tokenizers.items():
-        same_vocabulary(tokenizers["target"], tokenizer, family.names["target"], family.names[role])
+    tokenizers: dict[str, PreTrainedTokenizerBase] = {}
+    for role, folder in family.folders.items():
+        with _as_model_errors(name := family.names[role]):
+            try:
+                tokenizers[role] = load_tokenizer(folder)
+            except ModelError as error:
+                raise ModelError("model", name, error.hint) from error
+        same_vocabulary(tokenizers["target"], tokenizers[role], family.names["target"], name)
     return tokenizers["target"]
 
 
@@ -331,14 +332,6 @@ def _tokenizer_fault(folder: str | Path, error: Exception) -> ModelError:
     return small_files.fault(folder, " or ".join(others) or path.name, reason)
 
 
-def _load_tokenizer(name: str, folder: str) -> PreTrainedTokenizerBase:
-    with _as_model_errors(name):
-        try:
-            return load_tokenizer(folder)
-        except ModelError as error:
-            raise ModelError("model", name, error.hint) from error
-
-
 def _load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) -> Forward:
     """Return a model's passes: compiled kernels for a plain Llama on a processor, else modules of transformers."""
     if device.type == "cpu" and (passes := kernels.read(folder, dtype)) is not None:
@@ -363,10 +356,7 @@ def same_vocabulary(
 
 def _eos(folder: str, target: CachedLM, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
     """Return all ids that end a text."""
-    ids = (
-        llama_config.eos_token_ids(folder)
-        if llama_config.plain(folder)
-        else target.model.generation_config.eos_token_id
-    )
+    is_plain = llama_config.plain(folder)
+    ids = llama_config.eos_token_ids(folder) if is_plain else target.model.generation_config.eos_token_id
     ids = ids if isinstance(ids, (list, tuple)) else [ids]
     return frozenset(i for i in (*ids, tokenizer.eos_token_id) if i is not None)

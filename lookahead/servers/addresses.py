@@ -40,10 +40,6 @@ class Server:
     key: str | None = field(default=None, repr=False)
     request: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.key}"} if self.key else {}
-
     def redact(self, text: str) -> str:
         """Return a text from the server without its address and key."""
         for secret in filter(None, (self.key, self.url)):
@@ -64,14 +60,10 @@ def server_at(url: str, name: str, environ: Mapping[str, str] = os.environ, vari
     if parts.username or parts.password:
         raise SettingsError(variable, name, f"put its key into {KEY}{suffix} instead of the address.")
     base = url.strip().rstrip("/").removesuffix("/v1")
-    return Server(name, base, _key(KEY + suffix, environ), request=_request(REQUEST + suffix, environ))
-
-
-def _key(variable: str, environ: Mapping[str, str]) -> str | None:
-    key = environ.get(variable, "").strip()
+    key = environ.get(KEY + suffix, "").strip()
     if not key.isascii() or not key.isprintable():
-        raise SettingsError(variable, "...", "a key must have printable ASCII characters only.")
-    return key or None
+        raise SettingsError(KEY + suffix, "...", "a key must have printable ASCII characters only.")
+    return Server(name, base, key or None, _request(REQUEST + suffix, environ))
 
 
 def _request(variable: str, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -120,11 +112,8 @@ def is_servers(spec: str) -> bool:
 
 def servers_of(spec: str) -> list[Server]:
     """Return the servers of a choice. Raises `RemoteError` for an unknown name."""
-    servers = named()
-    names = spec.removeprefix(PREFIX).split(",")
+    servers, names = named(), spec.removeprefix(PREFIX).split(",")
     for name in names:
         if name not in servers:
-            raise RemoteError(
-                name[:80], f"it is not one of this app's servers: {', '.join(servers) or 'there are none'}."
-            )
+            raise RemoteError(name[:80], f"it is not one of this app's servers: {', '.join(servers) or 'none'}.")
     return [servers[name] for name in names]

@@ -59,10 +59,11 @@ class Client:
 
     async def __aenter__(self) -> Self:
         """Open the HTTP client. It uses no proxies of the environment and follows no redirects."""
+        headers = {"Authorization": f"Bearer {self.server.key}"} if self.server.key else {}
         timeout = httpx2.Timeout(None, connect=self.timeouts.connect_s)
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)  # callers limit concurrency
         self._http = httpx2.AsyncClient(
-            base_url=self.server.url, headers=self.server.headers, timeout=timeout, limits=limits, trust_env=False,
+            base_url=self.server.url, headers=headers, timeout=timeout, limits=limits, trust_env=False,
             verify=_trusted(),
         )  # fmt: skip
         return self
@@ -126,9 +127,8 @@ class Client:
     async def get_text(self, path: str) -> str:
         """Return the text at a path. Raises `RemoteError`."""
         try:
-            async with asyncio.timeout(self.timeouts.connect_s):
-                async with self._http.stream("GET", path) as response:
-                    text = await _read_up_to(response, MOST_LIST)
+            async with asyncio.timeout(self.timeouts.connect_s), self._http.stream("GET", path) as response:
+                text = await _read_up_to(response, MOST_LIST)
         except (httpx2.HTTPError, OSError) as error:
             raise self._connection_error(error, self.timeouts.connect_s) from None
         if response.status_code != 200:
@@ -136,10 +136,7 @@ class Client:
         return text
 
     async def _events(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[tuple[dict[str, Any] | None, float]]:
-        """Yield the events of a streamed response with the seconds since the request. The event is None after `DONE`.
-
-        Raises `RemoteError`.
-        """
+        """Yield each event of a response, None for `DONE`, with the seconds since the request. Raises `RemoteError`."""
         limits, start = self.timeouts, perf_counter()
         wait = limits.first_s
         headers = {"Connection": "close"} if self.kind.reconnects else {}

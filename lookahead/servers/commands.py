@@ -57,8 +57,7 @@ def attach(arguments: Namespace) -> None:
 def decide(arguments: Namespace, prompts: Sequence[Question], options: Mapping[str, Any]) -> Iterator[Progress | None]:
     """Start the measurement of the command `decide` on two servers."""
     sides = compared_servers(arguments.baseline, arguments.speculative)
-    methods = [*filter(None, arguments.methods.split(","))]
-    if others := [*methods, *(options.keys() - {"max_new_tokens"})]:
+    if others := [*filter(None, arguments.methods.split(",")), *(options.keys() - {"max_new_tokens"})]:
         raise SettingsError("servers", others[0], "servers draft as they were started; omit this option.")
     return decision.decide(sides, prompts, arguments.seconds, options.get("max_new_tokens", decision.MOST))
 

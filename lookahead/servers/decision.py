@@ -12,17 +12,15 @@ from ..measure.decision import Option, Report, check_budget, levels_of
 from ..measure.progress import Progress
 from ..measure.timing import Question
 from . import report
-from .addresses import RemoteError, Server
-from .load import Plan
+from .addresses import RemoteError
+from .load import Plan, Sides
 
 SIZES = (2, 4, 8, 16, 32, 64)
 SLICE, MOST = 4, 64  # prompts between two checks of the time; tokens per text
 ALONE = 0.5  # share of the budget for one text at a time
 
 
-def decide(
-    sides: Mapping[str, Server], questions: Sequence[Question], budget_s: float, most: int = MOST
-) -> Iterator[Progress | None]:
+def decide(sides: Sides, questions: Sequence[Question], budget_s: float, most: int = MOST) -> Iterator[Progress | None]:
     """Measure for about `budget_s` seconds, and yield the `Report` so far, or None while there is no new result.
 
     The first few prompts are always measured. Raises `LookaheadError` for invalid prompts and budgets, and if a server cannot
@@ -67,13 +65,10 @@ def from_load_report(measured: Mapping[str, Any], questions: Sequence[Question],
         pass_cost=length / alone["speedup"] if length else None,
     )  # fmt: skip
     categories = {question.id: question.category for question in questions}
-    rows = tuple(
-        {
-            "method": name, "question": row["id"], "category": categories[row["id"]], "speedup": row["speedup"],
-            "tokens_per_pass": row["mean_acceptance_length"], "acceptance": row["draft_acceptance_rate"], "identical": row["identical"],
-        }
-        for row in rows
-    )  # fmt: skip
+    rows = tuple({
+        "method": name, "question": row["id"], "category": categories[row["id"]], "speedup": row["speedup"],
+        "tokens_per_pass": row["mean_acceptance_length"], "acceptance": row["draft_acceptance_rate"], "identical": row["identical"],
+    } for row in rows)  # fmt: skip
     settings = {"seconds": budget_s, "max_new_tokens": measured["options"]["max_new_tokens"]}
     return Report(
         (option,), tuple(levels_of(measured["levels"], "concurrency")), (), rows, {"servers": measured["servers"]}, settings,

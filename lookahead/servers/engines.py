@@ -53,9 +53,9 @@ class Engine:
             for number, q in questions:
                 lane = lane_of(models, q, read_entry("naive"), options)
                 for repetition in range(-1, repeat):  # the first is a warm-up
-                    process.pause()
+                    process.send(signal.SIGSTOP)
                     naive = time_lane(lane)
-                    process.resume()
+                    process.send(signal.SIGCONT)
                     timing = _timed(process, lane, naive)
                     if repetition >= 0:
                         yield Sample(number, q, Entry(self.label, self.label, {}, {}), timing, naive)
@@ -160,14 +160,14 @@ class EngineProcess:
 
     def __exit__(self, *_: object) -> None:
         self._client.close()
-        self._send(signal.SIGCONT)
-        self._send(signal.SIGTERM)
+        self.send(signal.SIGCONT)
+        self.send(signal.SIGTERM)
         try:
             self._process.wait(END_S)
         except subprocess.TimeoutExpired:
-            self._send(signal.SIGKILL)
+            self.send(signal.SIGKILL)
             self._process.wait()
-        self._send(signal.SIGKILL)  # child processes
+        self.send(signal.SIGKILL)  # child processes
         self._log.close()
 
     def _wait(self) -> None:
@@ -185,15 +185,10 @@ class EngineProcess:
     def _error(self, hint: str) -> SettingsError:
         return SettingsError(self._engine.label, self._engine.command[0], hint)
 
-    def _send(self, signal_: signal.Signals) -> None:
+    def send(self, signal_: signal.Signals) -> None:
+        """Send a signal to the engine and its child processes."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal_)
-
-    def pause(self) -> None:
-        self._send(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self._send(signal.SIGCONT)
 
     def write(self, ids: Sequence[int], most: int) -> tuple[list[int], float]:
         """Return the generated ids and the seconds of the request."""

@@ -19,6 +19,7 @@ from .replies import Completion
 SIDES = ("baseline", "speculative")
 TEXTS_PER_READER = 2  # at least
 COUNTERS = {"passes": "drafts", "drafted": "draft_tokens", "accepted": "accepted_tokens"}  # of servers with speculation
+Sides = Mapping[str, Server]  # the servers of both sides
 Plan = Iterable[tuple[int, Sequence[int]]]  # for each round, the number of texts at once and the indices of its prompts
 
 
@@ -37,10 +38,7 @@ class CompletedRequest:
     error: str | None = None
 
     def within(self, seconds: float) -> float:
-        """Return the number of tokens received in the first `seconds` of the block.
-
-        The server's count of tokens is distributed over the received chunks.
-        """
+        """Return the tokens received in the first `seconds`: the server's count, distributed over the chunks."""
         if self.completion is None:
             return 0
         passes = self.completion.passes
@@ -69,7 +67,7 @@ class Block:
 
 
 async def blocks(
-    sides: Mapping[str, Server], prompts: Sequence[Question], plan: Plan, most: int, timeouts: Timeouts | None = None
+    sides: Sides, prompts: Sequence[Question], plan: Plan, most: int, timeouts: Timeouts | None = None
 ) -> AsyncIterator[Block | dict[str, Client]]:
     """Yield the clients of both servers, then two blocks for each round of the plan.
 

@@ -149,10 +149,8 @@ class _Lane:
             is_last = completion and part is passes[-1]
             finish = ENDS.get(completion.finish or "", "stop") if is_last else None
             ids = part.ids or (0,)
-            pieces = part.pieces or (
-                part.text,
-                *[""] * (len(ids) - 1),
-            )  # if pieces are unknown, the first token has the whole text
+            # If pieces are unknown, the first token has the whole text.
+            pieces = part.pieces or (part.text, *[""] * (len(ids) - 1))
             step = StepRecord(
                 kind="verify", index=len(self.steps), emitted=list(ids), pieces=list(pieces), verify_s=seconds,
                 finish=finish, **_counts(part),

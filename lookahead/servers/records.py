@@ -162,8 +162,7 @@ def _records(data: Any) -> Sequence[AcceptanceRecord]:
     if not isinstance(data, dict):
         return []
     if data.get("schema") == schema.SCHEMA:
-        lanes = Trace.model_validate(data).lanes
-        return [record for lane in lanes if (record := AcceptanceRecord.from_lane(lane))]
+        return [record for lane in Trace.model_validate(data).lanes if (record := AcceptanceRecord.from_lane(lane))]
     if isinstance(nested := data.get("spec_decode_acceptance"), dict):
         return [AcceptanceRecord.model_validate(nested)]
     metrics = data.get("metrics")
@@ -216,26 +215,19 @@ def open_trace(text: str) -> tuple[Trace, str]:
     trace = to_trace(records)
     shown = len(trace.lanes)
     part = "" if shown == len(records) else f" The first {shown} of {counted(len(records), 'text')}."
-    return trace, (
-        f"An acceptance record of {trace.models.target}, without text and times. "
-        f"Each box is a token, and each pass takes a tenth of a second.{part}"
-    )
+    source = f"An acceptance record of {trace.models.target}, without text and times."
+    return trace, f"{source} Each box is a token, and each pass takes a tenth of a second.{part}"
 
 
 def to_trace(records: Sequence[AcceptanceRecord]) -> Trace:
-    """Return a trace with a lane for each of the first records that list their passes, with at most `MOST_TOKENS` tokens.
-
-    Raises `TraceError` if there is no such record.
-    """
+    """Return a trace of the first records that list their passes, within the limits. Raises `TraceError` for none."""
     detailed = [record for record in records if record.per_step_accepted and record.per_step_drafted]
     lengths = accumulate(record.num_accepted_draft_tokens + record.num_spec_steps for record in detailed)
     fitting = [record for record, tokens in zip(detailed, lengths, strict=True) if tokens <= MOST_TOKENS]
     playable = fitting[: schema.MOST_LANES]
     if not playable:
-        hint = (
-            f"none lists its passes and has at most {count(MOST_TOKENS)} tokens, so there is nothing to play. "
-            "`python -m lookahead acceptance FILE` summarizes them."
-        )
+        fault = f"none lists its passes and has at most {count(MOST_TOKENS)} tokens, so there is nothing to play"
+        hint = f"{fault}. `python -m lookahead acceptance FILE` summarizes them."
         raise TraceError("records", counted(len(records), "text"), hint)
     lanes = [_lane(record, number, len(playable)) for number, record in enumerate(playable, start=1)]
     engines = ", ".join(dict.fromkeys(record.engine for record in playable))[:150]

@@ -8,14 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-UNREADABLE = (
-    LookupError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    OverflowError,
-    RecursionError,
-)  # raised for unexpected events
+# Raised for unexpected events.
+UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 MOST_COUNT = 1 << 53  # larger integers are not exact as floats
 REASONS = {"eos": "stop", "word": "stop", "limit": "length"}
 SPEC_DETAILS = {"return_spec_tokens_details": True}
@@ -86,9 +80,8 @@ def text_in(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, list):
-        return "".join(
-            text_in(part if isinstance(part, str) else part.get("text") or part.get("thinking")) for part in value
-        )
+        parts = (part if isinstance(part, str) else part.get("text") or part.get("thinking") for part in value)
+        return "".join(map(text_in, parts))
     if not isinstance(value, str):
         raise TypeError(value)
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -126,6 +119,7 @@ class OpenAI:
         self.finish: str | None = None
         self.prompt_ids: tuple[int, ...] = ()  # empty if the server does not send them
         self._usage: Mapping[str, Any] = {}
+        self._reported: Mapping[str, Any] = {}  # the newest counts of drafts, with the names of the kind of server
 
     @classmethod
     def requests(cls, model: str, prompt: str, most: int, chat: bool) -> list[tuple[str, dict[str, Any]]]:
@@ -179,24 +173,18 @@ class VLLM(OpenAI):
     generated = "vllm:generation_tokens_total"
     extra: ClassVar = {"return_token_ids": True, "n": 1}
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._metrics: Mapping[str, Any] = {}
-
     def read(self, event, at_s):
-        self._metrics = (event.get("metrics") or {}).get("speculative_decoding") or self._metrics
+        self._reported = (event.get("metrics") or {}).get("speculative_decoding") or self._reported
         super().read(event, at_s)
 
     def completion(self) -> Completion:
-        completion, metrics = super().completion(), self._metrics
+        completion, metrics = super().completion(), self._reported
         if not metrics:
             return completion
-        counts = tuple(
-            count_in(metrics[name]) for name in ("num_draft_tokens", "num_accepted_draft_tokens", "num_spec_steps")
-        )
-        accepted, drafted = (
-            list(map(count_in, metrics.get(f"per_step_{name}") or ())) for name in ("accepted", "drafted")
-        )
+        names = ("num_draft_tokens", "num_accepted_draft_tokens", "num_spec_steps")
+        counts = tuple(count_in(metrics[name]) for name in names)
+        accepted = [*map(count_in, metrics.get("per_step_accepted") or ())]
+        drafted = [*map(count_in, metrics.get("per_step_drafted") or ())]
         completion = replace(completion, counts=counts)
         if not all(part.ids for part in completion.passes) or not accepted or completion.differs:
             return completion
@@ -206,9 +194,7 @@ class VLLM(OpenAI):
         return replace(completion, passes=tuple(passes), differs=differs)
 
 
-def with_counts(
-    passes: Sequence[Pass], accepted: Sequence[int], drafted: Sequence[int]
-) -> tuple[list[Pass], str | None]:
+def with_counts(passes: Sequence[Pass], accepted: list[int], drafted: list[int]) -> tuple[list[Pass], str | None]:
     """Return the passes with the counts of the steps that had a draft, and a sentence on how the two differ, or None.
 
     The first token is the result of the prefill, without a draft. A step has its accepted tokens and one more; the last step
@@ -241,21 +227,19 @@ class SGLang(OpenAI):
 
     def __init__(self) -> None:
         super().__init__()
-        self._counts: Mapping[str, Any] = {}
         self._text, self._ids = "", 0
 
     @classmethod
     def requests(cls, model, prompt, most, chat):
         openai = super().requests(model, prompt, most, chat)
-        sampling = {"temperature": 0, "max_new_tokens": most}
-        native = {"text": prompt, "sampling_params": sampling, "stream": True}
+        native = {"text": prompt, "sampling_params": {"temperature": 0, "max_new_tokens": most}, "stream": True}
         return openai if chat else [("/generate", native | SPEC_DETAILS), ("/generate", native), *openai]
 
     def read(self, event, at_s):
         before = self._sums()
         details = (event.get("sglext") or {}).get("spec_tokens_details") or event.get("meta_info") or {}
         (details,) = details if isinstance(details, list) else [details]  # a list has one item per choice
-        self._counts = details or self._counts
+        self._reported = details or self._reported
         if "meta_info" not in event:
             super().read(event, at_s)
             return
@@ -271,10 +255,7 @@ class SGLang(OpenAI):
             self.passes.append(Pass(at_s, text, ids, drafted, accepted))
 
     def _new(self, text: str, ids: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
-        """Return the new text and ids of an event.
-
-        An event has all text so far, or only the new text with `--incremental-streaming-output`.
-        """
+        """Return the new text and ids of an event, which has all so far without `--incremental-streaming-output`."""
         tokens = count_in(self._usage.get("completion_tokens"))
         if len(ids) == tokens if ids and tokens else text.startswith(self._text):
             text, ids = text[len(self._text) :], ids[self._ids :]
@@ -283,7 +264,7 @@ class SGLang(OpenAI):
 
     def _sums(self) -> list[int | None]:
         """Return the drafted tokens, accepted tokens and passes so far, each None if it is not reported."""
-        named = ([self._counts.get(name) for name in names] for names in (DRAFTED, ACCEPTED, PASSES))
+        named = ([self._reported.get(name) for name in names] for names in (DRAFTED, ACCEPTED, PASSES))
         return [next((count_in(value) for value in values if value is not None), None) for values in named]
 
     def completion(self) -> Completion:
@@ -305,20 +286,18 @@ class LlamaServer(OpenAI):
 
     def __init__(self) -> None:
         super().__init__()
-        self._timings: Mapping[str, Any] = {}
         self._due = 0  # tokens of the last pass that are not received yet
 
     @classmethod
     def requests(cls, model, prompt, most, chat):
-        body = {
+        return [("/completion", {
             "prompt": prompt, "n_predict": most, "temperature": 0, "stream": True, "return_tokens": True, "cache_prompt": False,
             "timings_per_token": True,
-        }  # fmt: skip
-        return [("/completion", body)]
+        })]  # fmt: skip
 
     def read(self, event, at_s):
         before = self._counts()
-        self._timings = event.get("timings") or self._timings
+        self._reported = event.get("timings") or self._reported
         drafted, accepted = (after_n - before_n for after_n, before_n in zip(self._counts(), before, strict=True))
         if event.get("stop"):
             reason = text_in(event.get("stop_type")) or "stop"
@@ -348,4 +327,4 @@ class LlamaServer(OpenAI):
         return replace(completion, counts=(*counts, len(steps)), differs=differs)
 
     def _counts(self) -> tuple[int, int]:
-        return count_in(self._timings.get("draft_n")), count_in(self._timings.get("draft_n_accepted"))
+        return count_in(self._reported.get("draft_n")), count_in(self._reported.get("draft_n_accepted"))

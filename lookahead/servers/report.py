@@ -14,18 +14,16 @@ from ..measure.intervals import interval
 from ..measure.progress import Progress
 from ..measure.timing import Question
 from ..trace.agreement import first_difference
-from .addresses import Server
 from .background import stream
 from .client import Client
-from .load import SIDES, Block, Plan, blocks
+from .load import SIDES, Block, Plan, Sides, blocks
 from .replies import Completion
 
+Completions = Sequence[Completion]
 COUNTER_SHARE = 0.05  # relative difference that a server's counters may have, because others may use the server
 
 
-def measure(
-    sides: Mapping[str, Server], prompts: Sequence[Question], plan: Plan, most: int
-) -> Iterator[Progress | None]:
+def measure(sides: Sides, prompts: Sequence[Question], plan: Plan, most: int) -> Iterator[Progress | None]:
     """Yield the report so far after every block, and None while there is no new block. Raises the errors of `blocks`."""
     total = 2 * len(plan) if isinstance(plan, Sized) else 0  # a plan that depends on the measurements has no length
 
@@ -117,9 +115,7 @@ def _level(at_once: int, prompts: Sequence[Question], blocks: Sequence[Block]) -
     }
 
 
-def _row(
-    prompt: Question, at_once: int, baseline: Sequence[Completion], speculative: Sequence[Completion]
-) -> dict[str, Any]:
+def _row(prompt: Question, at_once: int, baseline: Completions, speculative: Completions) -> dict[str, Any]:
     """Return the row of one prompt at one load. `parts_at` is a token index, or a character index if a server sends no ids."""
     plain_rate, rate = (median(completion.tokens_per_second for completion in side) for side in (baseline, speculative))
     both = [*baseline, *speculative]
@@ -138,7 +134,7 @@ def _first(sentences: Iterable[str | None]) -> list[str]:
     return [*dict.fromkeys(filter(None, sentences))][:5]
 
 
-def _sums(pair: Sequence[Sequence[Completion]]) -> list[float]:
+def _sums(pair: Sequence[Completions]) -> list[float]:
     """Return tokens and seconds of both sides' completions, the baseline's first."""
     return [sum(getattr(item, name) for item in completions) for completions in pair for name in ("tokens", "total_s")]
 
@@ -149,7 +145,7 @@ def _speedup(sums: Sequence[Sequence[float]]) -> float:
     return (more_tokens / more_seconds) / (tokens / seconds)
 
 
-def _acceptance(completions: Sequence[Completion]) -> dict[str, float | None]:
+def _acceptance(completions: Completions) -> dict[str, float | None]:
     drafted, accepted, passes = _counts(completions)
     return {
         "mean_acceptance_length": 1 + accepted / passes if passes else None,
@@ -157,18 +153,18 @@ def _acceptance(completions: Sequence[Completion]) -> dict[str, float | None]:
     }
 
 
-def _counts(completions: Sequence[Completion]) -> list[int]:
+def _counts(completions: Completions) -> list[int]:
     """Return the drafted tokens, accepted tokens and passes with a draft of all completions that have counts."""
     return [sum(completion.counts[i] for completion in completions if completion.counts) for i in range(3)]
 
 
-def _tested(completions: Sequence[Completion]) -> Acceptance:
+def _tested(completions: Completions) -> Acceptance:
     """Return acceptance by position. If a pass accepted fewer tokens than it drafted, the next token was rejected."""
     passes = (part for completion in completions for part in completion.passes if part.drafted)
     return Acceptance.from_counts((part.accepted, part.accepted < part.drafted) for part in passes)
 
 
-def _latency(completions: Sequence[Completion]) -> dict[str, float | None]:
+def _latency(completions: Completions) -> dict[str, float | None]:
     first = [completion.passes[0].at_s for completion in completions if completion.passes]
     gaps = [b.at_s - a.at_s for completion in completions for a, b in pairwise(completion.passes)]
     p50, p99 = map(float, np.quantile(gaps, (0.5, 0.99))) if gaps else (None, None)
@@ -180,7 +176,7 @@ def _latency(completions: Sequence[Completion]) -> dict[str, float | None]:
     }
 
 
-def _counters(blocks: Sequence[Block], completions: Sequence[Completion]) -> dict[str, Any] | None:
+def _counters(blocks: Sequence[Block], completions: Completions) -> dict[str, Any] | None:
     """Return a server's own counters with the sums over the received completions, None if it has no counters."""
     if not all(block.counted for block in blocks):
         return None

@@ -1,6 +1,7 @@
 """Other engines in the bench, with a fake engine in a real process; and models as GGUF files."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -101,14 +102,14 @@ def test_an_engine_is_timed_without_its_prompt_and_compared_with_naive(models, n
 def test_an_engine_is_paused_while_we_compute():
     with EngineProcess(engine([1, 2])) as server:
         process = psutil.Process(server._process.pid)
-        server.pause()
+        server.send(signal.SIGSTOP)
         deadline = time.monotonic() + 5
         while process.status() != psutil.STATUS_STOPPED and time.monotonic() < deadline:
             time.sleep(0.01)
         assert process.status() == psutil.STATUS_STOPPED
-        server.resume()
+        server.send(signal.SIGCONT)
         assert server.write([5, 6], 2)[0] == [1, 2]
-        server.pause()
+        server.send(signal.SIGSTOP)
     assert not process.is_running(), "a paused process can be ended"
 
 

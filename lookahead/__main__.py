@@ -15,7 +15,7 @@ from .core.events import LookaheadError, SettingsError
 from .core.numbers import size
 from .core.streams import tolerate_any_text
 from .family.spec import families
-from .measure.scenarios import USUAL
+from .measure.scenarios import DEFAULT_FAMILY
 from .page import app
 
 CHECKOUT = Path(__file__).parent.parent
@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     prompts.add_argument("--prompts", metavar="FILE.jsonl", help='lines {"id", "category", "prompt", "chat"}')
     table.add_argument("--update", metavar="FILE.md", help="write the table between the command's markers in a file")
     dtype.add_argument("--dtype", metavar="FORMAT", help="bfloat16, float32, or auto (LOOKAHEAD_DTYPE)")
-    family = families(os.environ.get("LOOKAHEAD_MODELS") or USUAL)[0]
+    family = families(os.environ.get("LOOKAHEAD_MODELS") or DEFAULT_FAMILY)[0]
     shared.add_argument("--models", default=family, help='"pocket", "smol", or target+draft')
     loading = [dtype, shared, document]
 
@@ -81,9 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     decoding.add_argument("--stop", action="append", help="end at this text (may be repeated)")
     decoding.add_argument("--chat", action="store_true", default=None, help="wrap the prompt in the chat template")
 
-    run = commands.add_parser(
-        "run", parents=[*loading, decoding], help="continue a prompt, with tokens colored by origin"
-    )
+    run = commands.add_parser("run", parents=[*loading, decoding], help="continue a prompt, tokens colored by origin")
     run.add_argument("prompt")
     run.add_argument("--method", default="draft")
     run.add_argument("--race", action="store_true", help="also run naive and compare")
@@ -100,9 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--fixed", metavar="A,B", help="compare auto with fixed draft lengths for these methods")
     bench.add_argument("--repeat", type=int, default=3)
 
-    batch = commands.add_parser(
-        "batch", parents=[*measuring, table], help="measure how many texts at once still gain from drafts"
-    )
+    batch = commands.add_parser("batch", parents=[*measuring, table], help="measure drafts for several texts at once")
     batch.add_argument("--methods", default="draft,ngram", metavar="A,B", help="compared with naive (%(default)s)")
     batch.add_argument("--texts", default="1,2,4,8,16,32,64", metavar="N,N", help="texts at once (%(default)s)")
     batch.add_argument("--repeat", type=int, default=1, metavar="N", help="repetitions of every batch (1)")
@@ -116,49 +112,31 @@ def _parser() -> argparse.ArgumentParser:
     decide.add_argument("--csv", type=Path, metavar="FILE.csv", help="write a row for every method and prompt")
 
     lab = commands.add_parser("lab", parents=[*loading, table], help="test common claims about speculative decoding")
-    lab.add_argument(
-        "experiment", nargs="?", metavar="NAME,NAME|all", help="experiments to run; without it they are listed"
-    )
+    lab.add_argument("experiment", nargs="?", metavar="NAME,NAME|all", help="experiments to run (default: list them)")
     lab.add_argument("--repeat", type=int, default=3, help="repetitions (3)")
     lab.add_argument("--prompts-each", type=int, metavar="N", help="maximum number of prompts per arm")
     lab.add_argument("--max-new-tokens", type=int, metavar="N", help="maximum number of tokens per text")
 
-    attach = commands.add_parser(
-        "attach", parents=[document, prompts], help="measure whether speculation pays on your servers, under load"
-    )
+    attach = commands.add_parser("attach", parents=[document, prompts], help="measure two servers under load")
     attach.add_argument("--baseline", required=True, metavar="URL", help=SERVER)
     attach.add_argument("--speculative", required=True, metavar="URL", help="the server with speculation")
     attach.add_argument("--concurrency", default="1,2,4,8,16", metavar="N,N", help="texts at once (%(default)s)")
-    attach.add_argument(
-        "--max-new-tokens", type=int, default=128, metavar="N", help="maximum number of tokens per text (128)"
-    )
+    attach.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="maximum tokens per text (128)")
     attach.add_argument("--repeat", type=int, default=2, metavar="N", help="rounds at each load (2)")
-    attach.add_argument(
-        "--trace", metavar="FILE", type=Path, help="write a race with the first prompt as a trace for the page"
-    )
+    attach.add_argument("--trace", metavar="FILE", type=Path, help="write a race with the first prompt as a trace")
     attach.add_argument("--csv", metavar="FILE", type=Path, help="write the rows as CSV")
 
-    acceptance = commands.add_parser(
-        "acceptance", parents=[document], help="report on acceptance records of AIPerf or vLLM, or on a trace"
-    )
-    acceptance.add_argument("file", type=Path, help="JSON, or JSON lines")
+    acceptance = commands.add_parser("acceptance", parents=[document], help="report on acceptance records or a trace")
+    acceptance.add_argument("file", type=Path, help="records of AIPerf or vLLM, or a trace: JSON, or JSON lines")
     acceptance.add_argument("--records", type=Path, metavar="OUT.jsonl", help="write AIPerf's records, one per text")
 
-    calibrate = commands.add_parser(
-        "calibrate", parents=loading, help="measure this machine's pass costs and exactness"
-    )
+    calibrate = commands.add_parser("calibrate", parents=loading, help="measure pass costs and exactness here")
     calibrate.add_argument("--ship", metavar="FAMILY", help="write the costs to a family's folder, for costs=typical")
 
     train = commands.add_parser("train", help="train a family of models on text; needs a checkout of the repository")
-    train.add_argument(
-        "--corpus",
-        type=Path,
-        metavar="DIR",
-        help="folder of the text; see the model card. Heads can be trained without it",
-    )
-    train.add_argument(
-        "--out", required=True, type=Path, metavar="DIR", help="folder of the family, with its work folder"
-    )
+    corpus = "folder of the text; see the model card. Heads can be trained without it"
+    train.add_argument("--corpus", type=Path, metavar="DIR", help=corpus)
+    train.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the family and its work files")
     train.add_argument("--minutes", type=float, help="total time in minutes (120)")
     train.add_argument("--tokens", type=int, help="instead of --minutes: training tokens of the target")
     train.add_argument("--resume", action="store_true", help="continue an earlier run in --out")
@@ -169,7 +147,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--card", action="store_true", help="only measure the family in --out and write its card")
 
     record = commands.add_parser("record", parents=[dtype], help="record a race of every scenario for the page")
-    record.add_argument("--models", default=USUAL, metavar="FAMILY", help='scenarios of "pocket" or of "smol"')
+    record.add_argument("--models", default=DEFAULT_FAMILY, metavar="FAMILY", help='scenarios of "pocket" or of "smol"')
     record.add_argument("--out", type=Path, metavar="DIR", help="folder of the recordings (assets/traces)")
     record.add_argument("--only", metavar="ID,ID", help="scenarios to record (all)")
 
@@ -177,9 +155,7 @@ def _parser() -> argparse.ArgumentParser:
     fetch.add_argument("family")
     schema = commands.add_parser("schema", help="print the JSON schema of a trace or of an acceptance record")
     schema.add_argument("--acceptance", action="store_true", help="the schema of an acceptance record")
-    commands.add_parser(
-        "limits", parents=[table], help="print a table of the environment variables that limit a server"
-    )
+    commands.add_parser("limits", parents=[table], help="print the environment variables that limit a server")
     return parser
 
 

@@ -21,7 +21,7 @@ import torch
 
 from .events import ACCEPTED, BONUS, CORRECTION, REJECTED, Draft, Settings, Test
 from .noise import GumbelNoise
-from .processing import above, process, require_finite
+from .processing import Paths, above, process, require_finite
 from .tree import children, depths
 
 
@@ -61,9 +61,7 @@ class Rule(ABC):
         self._drafting = random.Random(f"{settings.seed}:draft")
         self._testing = random.Random(f"{settings.seed}:test")
 
-    def process(
-        self, logits: torch.Tensor, context: Sequence[int], above: Sequence[Sequence[int]] = ((),)
-    ) -> torch.Tensor:
+    def process(self, logits: torch.Tensor, context: Sequence[int], above: Paths = ((),)) -> torch.Tensor:
         """Return logits [n, vocab] after penalty, temperature, top-k and top-p; see `processing.process`."""
         return process(self.settings, logits, context, above)
 
@@ -83,7 +81,7 @@ class Rule(ABC):
         return None
 
     def top_k(
-        self, logits: torch.Tensor, context: Sequence[int], above: Sequence[Sequence[int]], most: int
+        self, logits: torch.Tensor, context: Sequence[int], above: Paths, most: int
     ) -> list[list[tuple[int, float]]]:
         """Return the `most` likeliest tokens of each row of a drafter's logits [n, vocab], with their confidences."""
         scores = self.process(logits, context, above)

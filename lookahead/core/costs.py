@@ -52,11 +52,7 @@ class DrafterCosts:
     @property
     def token_s(self) -> float:
         """Seconds of one more drafted token: a one-row pass and the choice of the token."""
-        return self.tokens_s(1)
-
-    def tokens_s(self, k: int, texts: int = 1) -> float:
-        """Return the seconds to draft `k` tokens of each of `texts` texts."""
-        return k * (self.curve.pass_s(texts) + self.choose_s)
+        return self.curve.pass_s(1) + self.choose_s
 
     def level_s(self, rows: int = 1) -> float:
         """Return the seconds of a tree level of `rows` rows, or of a token of a chain."""
@@ -146,34 +142,26 @@ class PassCosts:
         k: int,
         drafter: str | None = None,
         *,
-        tokens: float | None = None,
         token_s: float | None = None,
         rows_per_token: float = 1.0,
         branching: float = 0.0,
         share: float = 1.0,
-        texts: int = 1,
     ) -> Prediction:
         """Predict the speedup of drafting `k` tokens that are each accepted with probability `acceptance`.
 
-        `drafter` names the draft model; without one drafting takes no time. `tokens` and `token_s` replace expected values
-        by measured ones: tokens emitted per drafted pass, and seconds per drafted token with the switch to the draft model.
-        `rows_per_token` is above 1 in a tree. `branching` is the share of drafts that are trees. `texts` share one pass.
+        `drafter` names the draft model; without one drafting takes no time. `token_s` is the measured time per drafted
+        token with the switch to the draft model, by default the expected time. `rows_per_token` is above 1 in a tree.
+        `branching` is the share of drafts that are trees.
         """
-        rows = texts * (1 + round(k * rows_per_token))
+        rows = 1 + round(k * rows_per_token)
         costs = self.drafters.get(drafter or "", FREE)
         if token_s is None:
-            draft_s, switch_s = costs.tokens_s(k, texts), costs.switch_s(k)
+            draft_s, switch_s = k * costs.token_s, costs.switch_s(k)
         else:
             draft_s, switch_s = k * token_s, costs.return_s if k else 0.0
-        return Prediction(
-            tokens=theory.expected_tokens(acceptance, k) if tokens is None else tokens,
-            rows=rows,
-            plain_s=self.pass_s(texts),
-            verify_s=(1 - branching) * self.pass_s(rows) + branching * self.pass_s(rows, 2),
-            draft_s=draft_s,
-            switch_s=switch_s,
-            share=share,
-        )
+        tokens = theory.expected_tokens(acceptance, k)
+        verify_s = (1 - branching) * self.pass_s(rows) + branching * self.pass_s(rows, 2)
+        return Prediction(tokens, rows, self.pass_s(1), verify_s, draft_s, switch_s, share)
 
     def price_passes(self, steps: Iterable[Any], draft: str | None, level_rows: Mapping[str, int]) -> PricedRun:
         """Compute the expected time of a run's passes (`Step`s or their records, without prefill).

@@ -108,9 +108,7 @@ class Target(LanguageModel, Protocol):
     def read_plainly(self, tokens: Sequence[int]) -> None:
         """Compute one pass of transformers' model over these tokens."""
 
-    def generate(
-        self, prompt: Sequence[int], emit: Callable[[list[int]], None], *arguments: Any, **options: Any
-    ) -> None:
+    def generate(self, prompt: Sequence[int], emit: Callable[[list[int]], None], *args: Any, **options: Any) -> None:
         """Run transformers' own `generate`; `emit` gets the tokens of each pass."""
 
 
@@ -121,7 +119,7 @@ def draft_tokens(
     text: Sequence[int],
     most: int,
     stop: StopRule,
-    reach: float = 1.0,
+    reach: float = 1,
 ) -> list[Pick]:
     """Draft 1 to `most` tokens after `text`. Its last tokens `unread` are not in the model's cache yet.
 

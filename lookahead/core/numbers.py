@@ -8,8 +8,10 @@ seconds(390)      "6.5 min"      decimal(3.583)   "3.58"        millions(1.2e9) 
 UNKNOWN = "-"
 
 
-def decimal(value: float) -> str:
-    """Format a measured number: two decimals below 10, three digits above, and commas from 1,000 on."""
+def decimal(value: float | None) -> str:
+    """Format a measured number: two decimals below 10, three digits above, and commas from 1,000 on; a dash if it is None."""
+    if value is None:
+        return UNKNOWN
     size = abs(value)
     return f"{value:.2f}" if size < 9.995 else f"{value:.1f}" if size < 99.95 else f"{value:,.0f}"
 

@@ -8,14 +8,11 @@ import torch
 from .events import Draft, ModelError, Settings
 from .tree import ancestors
 
+Paths = Sequence[Sequence[int]]  # for each row of a pass: the drafted tokens between the context and the row
 
-def process(
-    settings: Settings, logits: torch.Tensor, context: Sequence[int], above: Sequence[Sequence[int]] = ((),)
-) -> torch.Tensor:
-    """Return logits [n, vocab] after penalty, temperature, top-k and top-p, in float32.
 
-    `above[i]` has the drafted tokens between the context and row i.
-    """
+def process(settings: Settings, logits: torch.Tensor, context: Sequence[int], above: Paths = ((),)) -> torch.Tensor:
+    """Return logits [n, vocab] after penalty, temperature, top-k and top-p, in float32."""
     scores = logits.float()
     if settings.repetition_penalty != 1.0:
         seen = torch.zeros(scores.shape, dtype=torch.bool, device=scores.device)

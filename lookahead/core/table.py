@@ -21,9 +21,7 @@ class TableLM:
     device = torch.device("cpu")
     longest, confidence, kind = 1 << 20, None, None
 
-    def __init__(
-        self, vocab: int = 8, order: int = 2, seed: int = 0, spread: float = 2.0, context_length: int = 1 << 20
-    ):
+    def __init__(self, vocab: int = 8, order: int = 2, seed: int = 0, spread: float = 2, context_length: int = 1 << 20):
         self.vocab, self.order, self.seed, self.spread = vocab, order, seed, spread
         self.context_length = context_length
         self.tokens: list[int] = []

@@ -58,9 +58,8 @@ def merge_drafts(draft: Draft, other: Draft) -> Draft:
     chances, other_chances = dict(enumerate(draft.chances)), {}
     rows = {parent_and_token: row for row, parent_and_token in enumerate(zip(parents, tokens, strict=True))}
     new_rows = {-1: -1}  # row of `other` -> row of the merged tree
-    for i, (token, parent, source, chance) in enumerate(
-        zip(other.tokens, other.parents, other.sources, other.chances, strict=True)
-    ):
+    other_rows = zip(other.tokens, other.parents, other.sources, other.chances, strict=True)
+    for i, (token, parent, source, chance) in enumerate(other_rows):
         row = new_rows[i] = rows.setdefault((new_rows[parent], token), len(tokens))
         other_chances[row] = chance
         if row == len(tokens):

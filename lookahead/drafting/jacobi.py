@@ -37,9 +37,7 @@ class JacobiWindow:
         """Return tokens and parents of the window's rows. The first one becomes row `first` of the draft."""
         tokens = [token for level in self._levels for token in level]
         chain = [-1, *range(first, first + self.columns - 1)]  # parents of level 0
-        above = range(
-            first, first + len(tokens) - self.columns
-        )  # parents of the other levels: same column, level above
+        above = range(first, first + len(tokens) - self.columns)  # parents of the other levels, in the same column
         return tokens, [*chain, *above] if tokens else []
 
     def advance(self, predicted: Sequence[int]) -> list[tuple[int, ...]]:

@@ -174,9 +174,7 @@ class Batch:
 def compete(requests: Sequence[Request], roots: int, pass_s: PassSeconds) -> None:
     """Reduce the drafts to the likeliest rows of all texts that gain time in a pass with `roots` roots."""
     chances = [_chances(request.draft, request.policy) for request in requests]
-    offers = sorted(
-        (-chance, number, row) for number, by_row in enumerate(chances) for row, chance in enumerate(by_row)
-    )
+    offers = sorted((-chance, text, row) for text, by_row in enumerate(chances) for row, chance in enumerate(by_row))
     branches = max((branch_count(request.draft.parents) for request in requests), default=1)
     tokens, best, kept_rows, longest = float(roots), roots / pass_s(roots, 1, 1), 0, 1
     request_rows = [1] * len(requests)

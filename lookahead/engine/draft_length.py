@@ -15,10 +15,8 @@ from ..core.tree import branch_count, depths
 
 CEILING = 0.99  # highest corrected confidence
 POSITIONS = 8  # positions of a draft that are counted; the last one includes all deeper tokens
-PRIOR_TESTS, PRIOR_AT_POSITION = (
-    16.0,
-    4.0,
-)  # weights of the drafter's confidence and of the overall acceptance, in tests
+PRIOR_TESTS = 16.0  # weight of the drafter's confidence in tests
+PRIOR_AT_POSITION = 4.0  # weight of the overall acceptance in tests
 TEST_DECAY, PASS_DECAY = 0.97, 0.95  # weight of earlier passes relative to the newest
 PRIOR_PASSES, PRIOR_LENGTH = 4.0, 2  # weight of `DraftCost.tokens` in passes, and the length of their drafts
 LEAST_SPEEDUP = 1.03  # a source with a lower recent speedup is paused
@@ -146,9 +144,7 @@ class AdaptiveLength(DraftPolicy):
             return draft
         chances = self.reaches(draft)
         likeliest = sorted(range(len(draft)), key=lambda row: (-chances[row], row))
-        tokens = [
-            *accumulate((chances[row] for row in likeliest), initial=1.0)
-        ]  # expected tokens per pass, by drafted rows
+        tokens = [*accumulate((chances[row] for row in likeliest), initial=1.0)]  # expected per pass, by drafted rows
         seconds = [self._pass_s(1 + count, 1) for count in range(len(tokens))]
         # A second is worth the rate of recent drafts. For a lookup it is worth the rate of this draft, if that is higher.
         rate = self._rate(draft.sources[0])
@@ -163,9 +159,7 @@ class AdaptiveLength(DraftPolicy):
         return max(trimmed, draft.pruned(_best_chain(draft, chances, rows)), key=self._speedup)
 
     def reaches(self, draft: Draft) -> list[float]:
-        return reach_probabilities(
-            draft, lambda source, confidence, depth: self._history(source).chance(confidence, depth)
-        )
+        return reach_probabilities(draft, lambda source, p, depth: self._history(source).chance(p, depth))
 
     def draft_s(self, draft):
         depth = max(depths(draft.parents), default=0)

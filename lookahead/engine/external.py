@@ -125,13 +125,8 @@ class Assisted(ExternalGenerator):
     bench_settings = ("attention=sdpa", *(f"attention=sdpa,k={k}" for k in (3, 5, 8, 20)))
 
     def drafting(self):
-        if self.k == "auto":
-            return {}
-        return {
-            "num_assistant_tokens": max(1, self.k),
-            "num_assistant_tokens_schedule": "constant",
-            "assistant_confidence_threshold": 0.0,
-        }
+        fixed = {"num_assistant_tokens_schedule": "constant", "assistant_confidence_threshold": 0.0}
+        return {} if self.k == "auto" else {"num_assistant_tokens": max(1, self.k), **fixed}
 
 
 class Lookup(ExternalGenerator):

@@ -50,16 +50,14 @@ class Lane:
         self.costs = models.policy_costs(settings.costs)
         self._rule = rule_for(settings)
         self._cls, self._method_options = cls, options_of(method, method_options)
-        context_length = models.target.context_length
-        self.prompt = encode_prompt(
-            models.tokenizer, prompt, chat=settings.chat, vocab=models.target.vocab, context_length=context_length
-        )
+        vocab, context_length, chat = models.target.vocab, models.target.context_length, settings.chat
+        self.prompt = encode_prompt(models.tokenizer, prompt, chat=chat, vocab=vocab, context_length=context_length)
         if settings.max_new_tokens > context_length:
             hint = f"the model's context holds {count(context_length)} tokens; with this prompt choose at most {count(context_length - len(self.prompt))}."
             raise SettingsError("max_new_tokens", settings.max_new_tokens, hint)
         if not self.reports_drafts and self.draft:
             self._check_external(context_length)
-        check_ids(getattr(self._method_options, "earlier", ()), models.target.vocab)
+        check_ids(getattr(self._method_options, "earlier", ()), vocab)
         stopped = StopStrings(models.tokenizer, settings.stop, self.prompt) if settings.stop else None
         self._ends = Ends(models.eos, settings.max_new_tokens, context_length, stopped)
 
@@ -92,16 +90,14 @@ class Lane:
     def request(self, pass_s: Callable[[int, int], float], drafting: int = 1) -> Request:
         """Return the lane's text as a `Request`. A pass takes `pass_s(rows, branches)` s; `drafting` texts draft in parallel."""
         self.models.use_threads()
-        self._target = self._fresh_target()
+        target = self._target = self._fresh_target()
         if self.keeps_states:
-            self.draft.follow(self._target)
+            self.draft.follow(target)
         costs = self.costs.drafters.get(self.options.get("draft", ""))
         resources = Resources(self._rule, self.draft, self.costs.pass_s, costs and costs.scaled(1 / drafting))
         drafter, k = self._cls(resources, self._method_options), self.settings.k
         policy = AdaptiveLength(pass_s, MOST_AUTO, drafter.sources()) if k == "auto" else FixedLength(k)
-        return Request(
-            self._target, drafter, policy, self._rule, self.prompt, self._ends, details=self.settings.details
-        )
+        return Request(target, drafter, policy, self._rule, self.prompt, self._ends, details=self.settings.details)
 
     def _fresh_target(self) -> Target:
         """Return the target with a new cache. `measure.bugs` overrides this."""

@@ -176,7 +176,7 @@ def theory(models: Models, row: Mapping[str, Any], texts: int) -> float:
     cores = workers(texts) if models.target.passes.batches else 1
     drafter = models.costs.drafters.get(needed_by(read_entry(row["method"]).method) or "")
     drafted = row["drafted_per_text"]
-    draft_s = drafter.tokens_s(1) * drafted + drafter.switch_s(round(drafted)) if drafter else 0.0
+    draft_s = drafter.token_s * drafted + drafter.switch_s(round(drafted)) if drafter else 0.0
     naive_s, verify_s = (models.costs.pass_s(ceil(texts * rows / cores)) for rows in (1, 1 + drafted))
     return row["mean_acceptance_length"] * naive_s / (verify_s + ceil(texts / cores) * draft_s)
 

@@ -46,11 +46,8 @@ def measure(
     lanes = len(questions) * sum(map(len, blocks(entries)))
     greedy = [(n, q) for n, q in enumerate(questions) if not {**options, **q.settings}.get("temperature")]
     total = repeat * (lanes + len(greedy) * len(others))
-    work = chain(
-        samples(models, entries, questions, repeat, options),
-        *(other.samples(models, greedy, repeat, options) for other in others),
-    )
-    for sample in filter(None, work):
+    rivals = (other.samples(models, greedy, repeat, options) for other in others)
+    for sample in filter(None, chain(samples(models, entries, questions, repeat, options), *rivals)):
         taken.append(sample)
         yield Progress(len(taken), total, f"{sample.question.id}: {sample.entry.label}", None)
     labels = [*(entry.label for entry in entries), *(other.label for other in others)]
@@ -63,9 +60,9 @@ def measure(
         "options": {"repeat": repeat, **options},
         "note": "seconds exclude prefill (reading the prompt); each run is paired with a naive run; medians over the repetitions; 90% intervals over prompts",
         "rows": rows,
-        "summary": _summary(rows, labels),
-        "against": _against(rows, techniques),
-        "fixed": _fixed(rows),
+        "summary": [*_summary(rows, labels)],
+        "against": [*_against(rows, techniques)],
+        "fixed": [*_fixed(rows)],
     }
     yield Progress(total, total, "done", report)
 
@@ -151,33 +148,27 @@ def _row(taken: Sequence[Sample]) -> dict[str, Any]:
     }
 
 
-def _summary(rows: Rows, methods: Sequence[str]) -> list[dict[str, Any]]:
-    """Return a line for each method and category, and one for each method over all categories."""
-    out = []
+def _summary(rows: Rows, methods: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield a line for each method and category, and one for each method over all categories."""
     for method in methods:
         method_rows = [row for row in rows if row["method"] == method]
         for category in dict.fromkeys([*(row["category"] for row in method_rows), "all"]):
             part = [row for row in method_rows if category in (row["category"], "all")]
             speedups = [row["speedup"] for row in part]
-            out.append(
-                {
-                    "method": method,
-                    "category": category,
-                    "prompts": len(part),
-                    "speedup_median": statistics.median(speedups),
-                    "speedup_interval": interval(speedups, statistics.median),
-                    "speedup_min": min(speedups),
-                    "speedup_max": max(speedups),
-                    "tokens_per_second_median": statistics.median(row["tokens_per_second"] for row in part),
-                    "mean_acceptance_length": statistics.mean(row["mean_acceptance_length"] for row in part),
-                    "identical_share": statistics.mean(row["identical"] for row in part),
-                    "of_predicted": _median(
-                        r["predicted_speedup"] and r["speedup"] / r["predicted_speedup"] for r in part
-                    ),
-                    "overhead_fraction": _median(r["overhead_fraction"] for r in part),
-                }
-            )
-    return out
+            yield {
+                "method": method,
+                "category": category,
+                "prompts": len(part),
+                "speedup_median": statistics.median(speedups),
+                "speedup_interval": interval(speedups, statistics.median),
+                "speedup_min": min(speedups),
+                "speedup_max": max(speedups),
+                "tokens_per_second_median": statistics.median(row["tokens_per_second"] for row in part),
+                "mean_acceptance_length": statistics.mean(row["mean_acceptance_length"] for row in part),
+                "identical_share": statistics.mean(row["identical"] for row in part),
+                "of_predicted": _median(r["predicted_speedup"] and r["speedup"] / r["predicted_speedup"] for r in part),
+                "overhead_fraction": _median(r["overhead_fraction"] for r in part),
+            }
 
 
 def _median(values: Iterable[float | None]) -> float | None:
@@ -191,26 +182,21 @@ def _ratios(rows: Iterable[Mapping[str, Any]], others: Rows) -> list[float]:
     return [row["speedup"] / best[row["id"]] for row in rows if row["id"] in best]
 
 
-def _against(rows: Rows, techniques: Mapping[str, str | None]) -> list[dict[str, Any]]:
+def _against(rows: Rows, techniques: Mapping[str, str | None]) -> Iterator[dict[str, Any]]:
     """Compare our methods with other engines' of the same technique, with their best settings for each prompt."""
-    out = []
     for rival, technique in techniques.items():
         others = [row for row in rows if row["method"].partition(":")[0] == rival]
         for method in [name for name, drafter in DRAFTERS.items() if technique and drafter.technique == technique]:
             if ratios := _ratios((row for row in rows if row["method"] == method), others):
-                out.append(
-                    {
-                        "method": method, "rival": rival, "settings": len({row["method"] for row in others}),
-                        "ratio_median": statistics.median(ratios), "ratio_min": min(ratios), "ratio_max": max(ratios),
-                        "rival_identical_share": statistics.mean(row["identical"] for row in others),
-                    }
-                )  # fmt: skip
-    return out
+                yield {
+                    "method": method, "rival": rival, "settings": len({row["method"] for row in others}),
+                    "ratio_median": statistics.median(ratios), "ratio_min": min(ratios), "ratio_max": max(ratios),
+                    "rival_identical_share": statistics.mean(row["identical"] for row in others),
+                }  # fmt: skip
 
 
-def _fixed(rows: Rows) -> list[dict[str, Any]]:
+def _fixed(rows: Rows) -> Iterator[dict[str, Any]]:
     """Compare `auto` with the best fixed draft length over all prompts, and with the best for each prompt."""
-    out = []
     for method in dict.fromkeys(row["method"] for row in rows):
         fixed = [row for row in rows if row["method"].startswith(f"{method}:k=")]
         if not fixed:
@@ -219,11 +205,8 @@ def _fixed(rows: Rows) -> list[dict[str, Any]]:
         lengths = {row["method"] for row in fixed}
         means = {name: statistics.mean(row["speedup"] for row in fixed if row["method"] == name) for name in lengths}
         best, ratios = max(means, key=means.get), _ratios(auto, fixed)
-        out.append(
-            {
-                "method": method, "best_fixed": int(best.rpartition("=")[2]), "best_fixed_speedup": means[best],
-                "auto_speedup": statistics.mean(row["speedup"] for row in auto),
-                "of_oracle_median": statistics.median(ratios), "of_oracle_min": min(ratios),
-            }
-        )  # fmt: skip
-    return out
+        yield {
+            "method": method, "best_fixed": int(best.rpartition("=")[2]), "best_fixed_speedup": means[best],
+            "auto_speedup": statistics.mean(row["speedup"] for row in auto),
+            "of_oracle_median": statistics.median(ratios), "of_oracle_min": min(ratios),
+        }  # fmt: skip

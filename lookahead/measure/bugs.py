@@ -47,9 +47,8 @@ class NoResidual(Rejection):
         row = verification.path[-1] + 1 if verification.path else 0
         p = self._scored(logits, draft, context)[row].softmax(-1)
         token = at_quantile(p, last.draw)
-        return Verification(
-            verification.path, token, (*verification.tests[:-1], replace(last, token=token, p=float(p[token])))
-        )
+        test = replace(last, token=token, p=float(p[token]))
+        return Verification(verification.path, token, (*verification.tests[:-1], test))
 
 
 class UnprocessedQ(Rejection):
@@ -225,9 +224,8 @@ class BrokenLane(Lane):
         super().__init__(*arguments)
         self._bug = bug
         if not self.reports_drafts:
-            raise MethodError(
-                "method", self.method, "transformers runs its own loop; choose a method that runs in our loop."
-            )
+            hint = "transformers runs its own loop; choose a method that runs in our loop."
+            raise MethodError("method", self.method, hint)
         self._rule, self._ends = bug.parts.rule(self.settings), bug.parts.ends(self._ends)
 
     def _fresh_target(self):
@@ -247,9 +245,7 @@ class BrokenRace(Race):
         return BrokenLane(self._bug, models, prompt, method, *arguments)
 
 
-def race(
-    models: Models, prompt: Any, bug: Bug, methods: Sequence[str] = ("naive", "draft"), **options: Any
-) -> BrokenRace:
+def race(models: Models, prompt: Any, bug: Bug, methods: Sequence[str] = ("naive", "draft"), **options: Any) -> Race:
     """Return `lookahead.race` with the bug switched on. A bug of the rejection rule needs `rule="rejection"`."""
     if bug.rule and options.get("rule") != bug.rule:
         raise SettingsError("rule", options.get("rule", "auto"), f'this bug needs the "{bug.rule}" rule; choose it.')

@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 from ..core.costs import CostCurve, PassCosts
 from ..core.numbers import count, decimal, percent, ratio
 from ..trace.charts import SYMBOLS, Chart, tick_step
-from .decision import Level, crossing
+from .decision import KS, Level, crossing
 from .dice import Histogram, P
 from .experiments import EXPERIMENTS, Experiment, Result
 from .machine import Comparison, PassParts
@@ -27,10 +27,7 @@ MOST_NATS = 9.0  # top of the loss axis; a unigram model has a loss of about 6 n
 CLAIM, HERE = "claimed", "measured here"
 PART_HATCHES = ("", "/", "x", ".", "-")
 DOTTED, DASHED = "2px,3px", "7px,3px"
-ALPHAS, KS = (
-    tuple(i / 20 for i in range(21)),
-    tuple(range(1, 17)),
-)  # axes of the speedup surface: acceptance rates and draft lengths
+ALPHAS = tuple(i / 20 for i in range(21))  # acceptance rates of the speedup surface
 
 
 def expectations(
@@ -147,13 +144,12 @@ def sweep(swept: Sweep, dark: bool = False) -> go.Figure:
             ks, [forecast.speedup for forecast in forecasts], f"predicted from k = 1 and {LONG_K}", colour, "10px,3px,2px,3px",
             hovertemplate="%{y:.2f}x",
         )  # fmt: skip
-    for field, name, dash, colour in (
-        ("leviathan", "theory, free rows", DOTTED, 3),
-        ("priced", "theory, measured costs", DASHED, 1),
-    ):
+    theories = ("leviathan", "free rows", DOTTED, 3), ("priced", "measured costs", DASHED, 1)
+    for field, costs, dash, colour in theories:
         predicted = {point.x: y for point in points if (y := getattr(point, field)) is not None}
         if predicted:
-            chart.line(predicted, predicted.values(), name, chart.ink["lanes"][colour], dash, hovertemplate="%{y:.2f}x")
+            style = chart.ink["lanes"][colour], dash
+            chart.line(predicted, predicted.values(), f"theory, {costs}", *style, hovertemplate="%{y:.2f}x")
     if all(float(point.x).is_integer() for point in points):
         chart.figure.update_xaxes(dtick=tick_step(max(point.x for point in points)))
     chart.line(

@@ -20,9 +20,9 @@ from ..family import hub, typical
 from ..family.models import Models
 from ..trace.race import measured_on, race
 from . import batches, decision, experiments, prompt_files, recordings, tables, terminal
-from . import bench as methods_on_prompts
+from . import bench as method_bench
 from .progress import Progress, questions
-from .scenarios import USUAL
+from .scenarios import DEFAULT_FAMILY
 from .timing import Question, read_entry
 
 MOST_LEVELS = 16
@@ -43,26 +43,25 @@ def run(arguments: Namespace) -> None:
     print(json.dumps(json.loads(running.result().to_json())))
 
 
-def bench(arguments: Namespace, rivals: Callable[..., list[methods_on_prompts.Rival]]) -> None:
+def bench(arguments: Namespace, rivals: Callable[..., list[method_bench.Rival]]) -> None:
     """Measure each method on each prompt. `rivals` returns the other engines for a family, programs and a folder for files."""
     groups = (arguments.methods or "").split()
     chosen = [method for group in groups for method in ([group] if ":" in group else group.split(",")) if method]
-    extra = [*methods_on_prompts.PEERS] if arguments.peers else []
+    extra = [*method_bench.PEERS] if arguments.peers else []
     if arguments.fixed:
-        extra += [f"{method}:k={k}" for method in arguments.fixed.split(",") for k in methods_on_prompts.FIXED]
+        extra += [f"{method}:k={k}" for method in arguments.fixed.split(",") for k in method_bench.FIXED]
     for method in (*chosen, *extra):
         read_entry(method)
     options, prompts = _measuring(arguments), _prompts(arguments)
-    name = "bench" if arguments.models == USUAL else f"bench {arguments.models}"
+    name = "bench" if arguments.models == DEFAULT_FAMILY else f"bench {arguments.models}"
     _check_update(arguments, name)
     models = _load(arguments)
     methods = [*(chosen or methods_for(models)), *extra]
     with TemporaryDirectory() as folder:
         others = rivals(models, arguments.vllm, arguments.llama_server, Path(folder))
-        report = terminal.measured(
-            methods_on_prompts.measure(models, methods, prompts, repeat=arguments.repeat, others=others, **options)
-        )
-    shown = methods_on_prompts.tables(report)
+        running = method_bench.measure(models, methods, prompts, repeat=arguments.repeat, others=others, **options)
+        report = terminal.measured(running)
+    shown = method_bench.tables(report)
     _finish(arguments, report, lambda: terminal.show_report(report, shown), name, shown)
 
 
@@ -73,9 +72,8 @@ def batch(arguments: Namespace) -> None:
     whole_number("repeat", arguments.repeat, 1, 1000)
     options, prompts = _measuring(arguments), _prompts(arguments)
     _check_update(arguments, "batch")
-    report = terminal.measured(
-        batches.measure(_load(arguments), prompts, methods, sizes, repeat=arguments.repeat, **options)
-    )
+    running = batches.measure(_load(arguments), prompts, methods, sizes, repeat=arguments.repeat, **options)
+    report = terminal.measured(running)
     report["advice"] = {
         method: decision.texts_at_once(decision.levels_of(row for row in report["rows"] if row["method"] == method))
         for method in dict.fromkeys(row["method"] for row in report["rows"])
@@ -98,21 +96,16 @@ def decide(arguments: Namespace, measuring: Callable[..., Iterator[Progress | No
         arguments.markdown.write_text(report.markdown(), encoding="utf-8", newline="")
     if arguments.csv:
         arguments.csv.write_text(csv_file(report.csv()), encoding="utf-8", newline="")
-    if arguments.json:
-        print(json.dumps(report.document()))
-    else:
-        terminal.show_table(*report.table(), after=(report.sentence, report.reasons(), report.note))
+    after = report.sentence, report.reasons(), report.note
+    _finish(arguments, report.document(), lambda: terminal.show_table(*report.table(), after=after))
 
 
 def lab(arguments: Namespace) -> None:
     """Run experiments, or list them if none is named."""
     if arguments.experiment is None:
         listed = [experiment.listing() for experiment in experiments.EXPERIMENTS.values()]
-        if arguments.json:
-            print(json.dumps(listed))
-        else:
-            rows = [[entry["id"], entry["claim"], "\n".join(entry["runs"])] for entry in listed]
-            terminal.show_table(["name", "claim", "runs"], rows)
+        rows = [[entry["id"], entry["claim"], "\n".join(entry["runs"])] for entry in listed]
+        _finish(arguments, listed, lambda: terminal.show_table(["name", "claim", "runs"], rows))
         return
     chosen = experiments.choose(arguments.experiment)
     for name, most in (("repeat", 1000), ("prompts_each", 1000), ("max_new_tokens", 100_000)):
@@ -138,14 +131,10 @@ def calibrate(arguments: Namespace) -> None:
     """Report the cost and the exactness of passes on this machine."""
     models = _load(arguments)
     curve, probe = models.costs.target, models.probe
+    probed = {name: getattr(probe, name) for name in ("compared", "differ", "sentence")}
     report = {
         **measured_on(models),
-        "probe": {
-            "compared": probe.compared,
-            "differ": probe.differ,
-            "largest_difference": probe.worst,
-            "sentence": probe.sentence,
-        },
+        "probe": {**probed, "largest_difference": probe.worst},
         "pass": [
             {"rows": rows, "seconds": pass_s, "ratio": curve.ratio(rows)}
             for rows, pass_s in zip(curve.rows, curve.seconds, strict=True)
@@ -153,15 +142,10 @@ def calibrate(arguments: Namespace) -> None:
     }
     if arguments.ship:
         typical.write(Path(arguments.ship), typical.Typical(processor.name(), models.costs))
-    machine = report["machine"]
-    before = [
-        f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, {machine['device']}, {machine['dtype']}",
-        probe.sentence,
-    ]
+    machine = "{cpu}, {cores} cores, {threads} threads, {device}, {dtype}".format(**report["machine"])
     rows = [[str(line["rows"]), seconds(line["seconds"]), decimal(line["ratio"])] for line in report["pass"]]
-    _finish(
-        arguments, report, lambda: terminal.show_table(["rows", "time per pass", "cost (one-row passes)"], rows, before)
-    )
+    heads = ["rows", "time per pass", "cost (one-row passes)"]
+    _finish(arguments, report, lambda: terminal.show_table(heads, rows, [machine, probe.sentence]))
 
 
 def record(arguments: Namespace) -> None:
@@ -220,9 +204,8 @@ def _check_update(arguments: Namespace, name: str) -> None:
 
 
 def _finish(
-    arguments: Namespace, report: dict[str, Any], show: Callable[[], None], name: str = "",
-    shown: Sequence[tables.Table] = (),
-) -> None:  # fmt: skip
+    arguments: Namespace, report: Any, show: Callable[[], None], name: str = "", shown: Sequence[tables.Table] = ()
+) -> None:
     """Print a report as JSON or with `show`, and write its tables between the markers `name` of the `--update` file."""
     if shown and arguments.update:
         tables.replace_between(arguments.update, name, tables.report_markdown(report, shown))

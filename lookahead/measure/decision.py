@@ -17,7 +17,7 @@ from ..core import processor
 from ..core.acceptance import Acceptance
 from ..core.costs import PassCosts
 from ..core.events import SettingsError
-from ..core.numbers import UNKNOWN, count, decimal, percent, power, ranged, ratio, seconds
+from ..core.numbers import count, decimal, percent, power, ranged, ratio, seconds
 from ..core.text_files import csv_text
 from ..core.tree import branch_count, depths
 from ..drafting import DRAFTERS
@@ -206,8 +206,8 @@ class Report:
         rows = [
             [
                 option.method, ratio(option.speedup), ranged(option.interval),
-                f"{option.prompts}{', dropped' if option.let_go else ''}", _decimal(option.tokens_per_pass),
-                percent(option.acceptance), _decimal(option.draft_cost), _decimal(option.verify_cost),
+                f"{option.prompts}{', dropped' if option.let_go else ''}", decimal(option.tokens_per_pass),
+                percent(option.acceptance), decimal(option.draft_cost), decimal(option.verify_cost),
                 identical[option.identical],
             ]
             for option in self.options
@@ -244,10 +244,6 @@ class Report:
         }  # fmt: skip
 
 
-def _decimal(value: float | None) -> str:
-    return UNKNOWN if value is None else decimal(value)
-
-
 def pays(result: Option | Level, least: float = PAYS) -> bool:
     """Return whether the speedup is at least `least` and its interval has no value below 1."""
     return (result.speedup or 0) >= least and (result.interval is None or result.interval[0] >= 1)
@@ -275,9 +271,7 @@ def texts_at_once(levels: Sequence[Level]) -> str:
     measured = [level for level in levels if level.speedup]
     if not measured:
         return "Nothing was measured: no text was written by both servers."
-    names = {
-        level: "one text at a time" if level.at_once == 1 else f"up to {level.at_once} at once" for level in measured
-    }
+    names = {x: "one text at a time" if x.at_once == 1 else f"up to {x.at_once} at once" for x in measured}
     paying = [*takewhile(pays, measured)]
     if not paying:
         return f"Off: {with_interval(measured[0])} for {names[measured[0]]}."
@@ -470,11 +464,9 @@ def _predicted(lane: LaneRecord, costs: PassCosts, ks: Sequence[int], here: bool
     tested = sum(acceptance.tested)
     a, f = sum(acceptance.accepted) / max(1, tested), len(drafted) / len(lane.verified)
     token_s = sum(step.propose_s for step in lane.verified) / levels if here else costs.drafters[drafter].token_s
-    branching = sum(branch_count(step.draft.parents) > 1 for step in drafted) / len(drafted)
+    trees = sum(branch_count(step.draft.parents) > 1 for step in drafted) / len(drafted)
     rows = sum(len(step.draft.tokens) for step in drafted) / levels
-    by_k = [
-        costs.predict(a, k, drafter, token_s=token_s, rows_per_token=rows, branching=branching, share=f) for k in ks
-    ]
+    by_k = [costs.predict(a, k, drafter, token_s=token_s, rows_per_token=rows, branching=trees, share=f) for k in ks]
     k, best = max(zip(ks, by_k, strict=True), key=lambda item: item[1].speedup)
     naive_s, verify_s = best.plain_s, best.verify_s + best.switch_s
     v, draft = verify_s / naive_s, best.draft_s / naive_s

@@ -52,9 +52,7 @@ class Histogram:
 NOTHING = Histogram(0, THROWS, (0,) * len(P), 0)
 
 
-def throw(
-    *, throws: int = THROWS, every: int = EVERY, rule: Callable[[Settings], Rule] = rule_for
-) -> Iterator[Histogram]:
+def throw(throws: int = THROWS, every: int = EVERY, rule: Callable[[Settings], Rule] = rule_for) -> Iterator[Histogram]:
     """Draft, test and count `throws` tokens; yields the histogram after `every` throws and at the end.
 
     `rule` returns the acceptance rule for settings. Raises `SettingsError` before the first throw.

@@ -145,9 +145,7 @@ class Result:
         return {
             **self.experiment.listing(),
             "measured": arm.label,
-            "median": arm.median,
-            "low": arm.low,
-            "high": arm.high,
+            **{name: getattr(arm, name) for name in ("median", "low", "high")},
             "interval": self.interval,
             "compared": self.compared and asdict(self.compared),
             "outcome": self.outcome,
@@ -253,9 +251,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "alignment", "Good draft model alignment", HELPS, "Good draft model alignment",
             (Plan("an aligned draft model", FIXED), Plan("a draft model of another domain", OTHER)),
         ),
-        Experiment(
-            "short-outputs", "Short outputs", HURTS, "Short outputs", (_of_length(SHORT), _of_length(LENGTH)),
-        ),
+        Experiment("short-outputs", "Short outputs", HURTS, "Short outputs", (_of_length(SHORT), _of_length(LENGTH))),
         Experiment(
             "high-entropy", "High entropy", HURTS, "High entropy (unpredictable) text",
             tuple(Plan(f"temperature {t:g}", FIXED, settings={"temperature": t}) for t in (1.2, 0.0, 0.6)),

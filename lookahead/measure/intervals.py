@@ -8,9 +8,7 @@ import numpy as np
 RESAMPLES = 2000
 
 
-def interval(
-    values: Sequence[Any], statistic: Callable[[Sequence[Any]], float], seed: int = 0
-) -> tuple[float, float] | None:
+def interval(values: Sequence[Any], statistic: Callable[..., float], seed: int = 0) -> tuple[float, float] | None:
     """Return the 90% bootstrap interval of `statistic` over `values`, one per prompt; None for fewer than two."""
     if len(values) < 2:
         return None

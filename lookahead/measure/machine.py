@@ -20,6 +20,7 @@ from ..core.theory import interpolate
 from ..family import threads
 from ..family.cost import interleaved
 from ..family.models import Models
+from ..family.number_format import name_of
 from ..model.lm import CachedLM
 from .progress import Progress
 
@@ -97,16 +98,12 @@ class Comparison:
         best = min(both_s, key=both_s.get)
         faster = both_s[used] / both_s[best]
         if best is not used and faster < NOISE:
-            return (
-                f"{used.name} is in use. No other is faster by more than the measurement noise ({percent(NOISE - 1)})."
-            )
+            return f"{used.name} is in use. No other is faster by more than measurement noise ({percent(NOISE - 1)})."
         fastest = f"{best.name} ({seconds(best.seconds(FEW))} for one row, {seconds(best.seconds(MANY))} for nine)"
         if best is used:
             return f"{fastest} is in use. It is the fastest here."
         if best.dtype == used.dtype:
-            why = (
-                f"The app uses the fewest threads that are about as fast. OMP_NUM_THREADS={best.threads} changes this."
-            )
+            why = f"The app uses the fewest threads of about equal speed. OMP_NUM_THREADS={best.threads} changes this."
         elif used.threads is None:
             why = f"On a GPU, the app uses {used.dtype} if the hardware supports it, because it makes larger models faster."
         else:
@@ -169,9 +166,7 @@ def _combinations(models: Models, rows: Sequence[int]) -> list[Combination]:
     rows = tuple(n for n in rows if CACHED + n <= target.context_length) or (1,)
     weights = passes.read_bytes // passes.dtype.itemsize
     return [
-        Combination(
-            str(dtype).removeprefix("torch."), n, (dtype, n) == (passes.dtype, used), weights * dtype.itemsize, rows
-        )
+        Combination(name_of(dtype), n, (dtype, n) == (passes.dtype, used), weights * dtype.itemsize, rows)
         for dtype in dict.fromkeys((passes.dtype, *FORMATS))
         for n in counts
     ]
@@ -190,17 +185,11 @@ def _cached(models: Models, combination: Combination) -> CachedLM | None:
 
 
 def _visit(lm: CachedLM, combination: Combination, most_s: float) -> list[float] | None:
-    """Return the seconds of a pass for each row count; None if two one-row passes each take longer than `most_s`."""
+    """Return the seconds of a pass for each row count; None if a one-row pass takes longer than `most_s`."""
     with threads.using(combination.threads):
-        if min(_timed(lm, [1]) for _ in range(2)) > most_s:
+        if interleaved([partial(lm.forward, [1])], 2, min)[0] > most_s:
             return None
         return interleaved([partial(lm.forward, [1] * n) for n in combination.rows], 1)
-
-
-def _timed(lm: CachedLM, tokens: Sequence[int]) -> float:
-    start = perf_counter()
-    lm.forward(tokens)
-    return perf_counter() - start
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 from ..core.numbers import decimal, percent, ratio
 from ..family.models import Models
 from .intervals import interval
-from .scenarios import ANSWERS_BENCH, BENCH, USUAL
+from .scenarios import ANSWERS_BENCH, BENCH, DEFAULT_FAMILY
 from .timing import Question, Sample, by_question, median_run, read_entry, samples, token_s
 
 LENGTH = 96  # default number of tokens of each text
@@ -104,10 +104,10 @@ class Progress:
     result: Any
 
 
-def questions(*categories: str, most: int | None = None, family: str = USUAL, **settings: Any) -> list[Question]:
-    """Return up to `most` of a family's bundled prompts, with `settings`; `categories` are categories or ids, by default all."""
+def questions(*names: str, most: int | None = None, family: str = DEFAULT_FAMILY, **settings: Any) -> list[Question]:
+    """Return up to `most` of a family's bundled prompts, with `settings`; `names` are categories or ids, by default all."""
     bundled = [s for s in ANSWERS_BENCH if s.family == family] or BENCH
-    chosen = [s for s in bundled if not categories or s.category in categories or s.id in categories]
+    chosen = [s for s in bundled if not names or s.category in names or s.id in names]
     return [Question(s.id, s.category, s.prompt, s.chat, {**s.options, **settings}) for s in chosen[:most]]
 
 

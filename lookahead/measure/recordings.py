@@ -51,10 +51,8 @@ def record(models: Models, scenario: Scenario) -> Trace:
 
 def compact(trace: Trace) -> str:
     """Return the trace as short JSON text for `Trace.from_json`."""
-    data = trace.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    return json.dumps(
-        round_floats({"schema": SCHEMA, **data}), ensure_ascii=False, allow_nan=False, separators=(",", ":")
-    )
+    data = {"schema": SCHEMA, **trace.model_dump(mode="json", by_alias=True, exclude_defaults=True)}
+    return json.dumps(round_floats(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def write(models: Models, out: Path, scenarios: Sequence[Scenario]) -> Iterator[Progress]:

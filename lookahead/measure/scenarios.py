@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-USUAL = "pocket"  # the default family
+DEFAULT_FAMILY = "pocket"  # the default family
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Scenario:
     chat: bool = False
     options: dict[str, Any] = field(default_factory=dict)
     further: tuple[str, ...] = ()
-    family: str = USUAL  # also the family of its recording
+    family: str = DEFAULT_FAMILY  # also the family of its recording
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -56,8 +56,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         "json", "JSON", "repetitive", "Convert this CSV to JSON:\nName,Age,City\nAnna,23,Denver\nBen,31,Miami\nLily,40,Boston", "suffix",
-        "Text to JSON: keys repeat in every record, and values are in the question. So earlier text predicts them.",
-        chat=True,
+        "Text to JSON: keys repeat in every record, and values are in the question. So earlier text predicts them.", chat=True,
     ),
     Scenario(
         "code", "code", "code", "Write a Python function that does this: Return the largest number in a list.", "hybrid",
@@ -77,28 +76,23 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         "hot", "temperature 1", "sampled", FROG, "hybrid",
-        "High entropy: at temperature 1, many tokens are likely. Acceptance depends on how well q matches p. If q = p, every draft is accepted.",
-        options={"temperature": 1.0},
+        "High entropy: at temperature 1, many tokens are likely. Acceptance depends on how well q matches p. If q = p, every draft is accepted.", options={"temperature": 1.0},
     ),
     Scenario(
         "short", "short", "story", FROG, "hybrid",
-        "A short output: with 12 tokens, there is little to gain, and the draft length has not adapted yet.",
-        options={"max_new_tokens": 12},
+        "A short output: with 12 tokens, there is little to gain, and the draft length has not adapted yet.", options={"max_new_tokens": 12},
     ),
     Scenario(
         "mismatch", "mismatched draft", "story", FROG, "draft",
-        "A mismatched draft model: it was trained without stories. With k = auto, drafting almost stops.",
-        options={"draft": "offdomain"},
+        "A mismatched draft model: it was trained without stories. With k = auto, drafting almost stops.", options={"draft": "offdomain"},
     ),
     Scenario(
         "window", "Jacobi", "repetitive", ITEMS, "lookahead",
-        "No draft model: the target computes n-grams in a Jacobi window and drafts from them. Open a pass to see the window.",
-        options={"k": 4},
+        "No draft model: the target computes n-grams in a Jacobi window and drafts from them. Open a pass to see the window.", options={"k": 4},
     ),
     Scenario(
         "generations", "generations", "story", FROG, "block",
-        "Three generations of drafters: a separate model, a layer that reads the target's hidden states, a head that drafts a block in one pass.",
-        further=("draft", "eagle"),
+        "Three generations of drafters: a separate model, a layer that reads the target's hidden states, a head that drafts a block in one pass.", further=("draft", "eagle"),
     ),
 )  # fmt: skip
 
@@ -114,9 +108,7 @@ CAKE = (
     "Anna baked a cake for the school fair. The cake had three layers, and Anna put strawberries on top. "
     "By noon the cake was gone, and everybody asked Anna for the recipe."
 )
-BROKEN = (
-    "def average(numbers):\n    total = 0\n    for n in numbers\n        total += n\n    return total / len(number)"
-)
+CODE = "def average(numbers):\n    total = 0\n    for n in numbers\n        total += n\n    return total / len(number)"
 
 
 def _message(name: str, label: str, category: str, prompt: str, note: str = "") -> Scenario:
@@ -137,7 +129,7 @@ ANSWERS: tuple[Scenario, ...] = (
         "Rewriting: lookup drafts the passages from the question, and the trained head drafts the other text.",
     ),
     _message(
-        "fix", "fix this code", "code", f"Fix this Python function:\n{BROKEN}",
+        "fix", "fix this code", "code", f"Fix this Python function:\n{CODE}",
         "Code: indents, brackets and repeated names are easy to predict.",
     ),
     _message(
@@ -164,8 +156,7 @@ CHIPS = (*SCENARIOS, *ANSWERS)
 TAUGHT: tuple[Scenario, ...] = (
     Scenario("same-text", "same text", "story", FROG, "draft", "Exactly four drafted tokens per pass.", options={"k": 4}),
     Scenario(
-        "same-text-wrong-draft", "same text, mismatched draft", "story", FROG, "draft", "The same settings with a draft model trained without stories.",
-        options={"k": 4, "draft": "offdomain"},
+        "same-text-wrong-draft", "same text, mismatched draft", "story", FROG, "draft", "The same settings with a draft model trained without stories.", options={"k": 4, "draft": "offdomain"},
     ),
 )  # fmt: skip
 EVERY = (*CHIPS, *TAUGHT)

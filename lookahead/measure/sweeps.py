@@ -73,9 +73,7 @@ def sweep(
     """
     setting, full_range, plan_for = SWEEPS[name]
     runs = [plan_for(value) for value in values or full_range]
-    arms = [
-        (plan.method, questions(*prompts, most=most, **{"max_new_tokens": tokens, **plan.settings})) for _, plan in runs
-    ]
+    arms = [(p.method, questions(*prompts, most=most, **{"max_new_tokens": tokens, **p.settings})) for _, p in runs]
     swept = Sweep(setting)
     for update in measure(models, arms, repeats):
         if update:

@@ -21,13 +21,7 @@ from ..trace.verdict import ending
 from . import tables
 from .progress import Progress as Measured
 
-STYLES = {
-    "accepted": "underline green",
-    "correction": "bold blue",
-    "bonus": "bold blue",
-    "rejected": "strike red",
-    "prompt": "dim",
-}
+STYLES = {"accepted": "underline green", "correction": "bold blue", "bonus": "bold blue", "rejected": "strike red"}
 
 
 def clean(text: str) -> str:
@@ -72,7 +66,7 @@ def show_race(race: Race) -> None:
     lanes = len(race.methods)
     for number, lane_step in enumerate(race):
         if number == 0:
-            console.print(Text(clean(race.prompt_text), style=STYLES["prompt"]), end="")
+            console.print(Text(clean(race.prompt_text), style="dim"), end="")
         if lane_step.lane == lanes - 1:
             console.print(_step(lane_step.step, naive=race.methods[-1] == "naive"), end="")
     trace = race.result()

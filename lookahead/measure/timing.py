@@ -118,7 +118,7 @@ def time_lane(lane: Lane) -> Timing:
     prefill_s = lane.forward_seconds()
     start = perf_counter()
     steps = list(prefilled)
-    total_s = perf_counter() - start
+    total_s, rows = perf_counter() - start, level_rows(lane.options)
     return Timing(
         tokens=tuple(token for step in steps for token in step.emitted),
         seconds=total_s,
@@ -129,9 +129,7 @@ def time_lane(lane: Lane) -> Timing:
         verify_s=sum(step.verify_s for step in steps),
         propose_s=sum(step.propose_s for step in steps),
         overhead=1 - (lane.forward_seconds() - prefill_s) / total_s if lane.reports_drafts else None,
-        predicted=costs.price_passes(steps, lane.options.get("draft"), level_rows(lane.options))
-        if lane.reports_drafts
-        else None,
+        predicted=costs.price_passes(steps, lane.options.get("draft"), rows) if lane.reports_drafts else None,
         acceptance=Acceptance.from_steps(steps),
         depth=sum(max(depths(step.draft.parents[: step.draft.tested]), default=0) for step in steps),
     )
@@ -179,10 +177,8 @@ def by_question(taken: Iterable[Sample], label: str) -> list[list[Sample]]:
 
 def median_pairs(taken: Iterable[Sample], label: str) -> list[tuple[Timing, Timing]]:
     """Return for each question the median run of an entry, and the median of its naive runs."""
-    return [
-        (median_run([sample.timing for sample in group]), median_run([sample.naive for sample in group]))
-        for group in by_question(taken, label)
-    ]
+    groups = by_question(taken, label)
+    return [(median_run([s.timing for s in group]), median_run([s.naive for s in group])) for group in groups]
 
 
 def median_run(runs: Sequence[Timing]) -> Timing:

@@ -15,7 +15,7 @@ from ..core.accept import Verification, follow
 from ..core.costs import PassCosts
 from ..core.events import EMPTY, MOST_DRAFTED, Draft, MethodError, Step, TraceError, whole_number
 from ..core.table import TableLM
-from ..core.tree import branch_count
+from ..core.tree import branch_count, depths
 from ..drafting import Drafter, Resources
 from ..engine.decode import Request
 from ..engine.decode import decode as loop
@@ -56,16 +56,11 @@ class Recording:
         if trace.settings.rule == "rejection":
             hint = "its text depends on the drafter; record a race with the greedy or the coupled rule."
             raise TraceError("rule", trace.settings.rule, hint)
-        finish = naive.steps[-1].finish
-        return cls(
-            prompt=tuple(trace.prompt.tokens),
-            tokens=tuple(naive.tokens),
-            costs=costs or trace.costs.pass_costs(),
-            naive_s=naive.clock_s,
-            verify_s=sum(step.verify_s for step in naive.verified),
-            finish=finish or "length",
-            max_new_tokens=trace.settings.max_new_tokens if finish else None,
-        )
+        prompt, tokens, finish = tuple(trace.prompt.tokens), tuple(naive.tokens), naive.steps[-1].finish
+        verify_s = sum(step.verify_s for step in naive.verified)
+        most = trace.settings.max_new_tokens if finish else None
+        costs = costs or trace.costs.pass_costs()
+        return cls(prompt, tokens, costs, naive.clock_s, verify_s, finish or "length", most)
 
     def timed_by(self, costs: PassCosts) -> Recording:
         """Return the same text with the predicted times of naive decoding on the machine of `costs`."""
@@ -151,10 +146,7 @@ class _RecordedRule:
         self._text = (*recording.prompt, *recording.tokens)
 
     def verify(self, logits: None, draft: Draft, context: Sequence[int]) -> Verification:
-        depths: list[int] = [0]
-        for parent in draft.parents[: draft.tested]:
-            depths.append(1 + depths[parent + 1])
-        positions = [len(context) + depth for depth in depths]
+        positions = [len(context) + depth for depth in (0, *depths(draft.parents[: draft.tested]))]
         return follow(draft, [self._text[i] if i < len(self._text) else NO_TOKEN for i in positions])
 
 

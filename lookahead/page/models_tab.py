@@ -16,7 +16,7 @@ import torch
 from ..core.numbers import counted, millions, seconds, size
 from ..family import hub, sources
 from ..family.suggested import SUGGESTED, Pair
-from ..measure.scenarios import USUAL
+from ..measure.scenarios import DEFAULT_FAMILY
 from ..model import layer_skip
 from ..server import loading_job
 from ..server.state import Family, ServerState, family_title
@@ -128,20 +128,20 @@ def _family(family: Family, titled: bool) -> str:
         costs = loaded.costs.drafters[role]
         rows.append([
             role, f"{loaded.names[role]}, a trained head", millions(head.parameters), size(head.nbytes),
-            f"{seconds(costs.tokens_s(1) + sum(costs.cold_s[:1]))} for the first token", _licence(family, role),
+            f"{seconds(costs.token_s + sum(costs.cold_s[:1]))} for the first token", _licence(family, role),
         ])  # fmt: skip
     gpus, device = len(loaded.target.passes.devices), describe_machine(loaded).device
     hardware = f"{gpus} GPUs" if gpus > 1 else device if device != "cpu" else "the processor"
     facts = f"{loaded.dtype} on {hardware}, {loaded.exactness}. {exactness(loaded)}"
     heads = ["", "model", "parameters", "memory", "time per pass", "licence"]
-    built = f'<p class="la-caption">{BUILT}</p>' if loaded.spec == USUAL else ""
+    built = f'<p class="la-caption">{BUILT}</p>' if loaded.spec == DEFAULT_FAMILY else ""
     title = f'<h4 class="la-familyname">{html.escape(family_title(loaded.spec))}</h4>' if titled else ""
     return f'{title}<p class="la-prose">{html.escape(facts)}</p>{table(heads, rows)}{built}'
 
 
 def _licence(family: Family, role: str) -> str:
     spec, name = family.models.spec, family.models.names[role]
-    if spec == USUAL:
+    if spec == DEFAULT_FAMILY:
         return "Built with Llama"
     source = sources.named(spec)
     return family.licences.get(name, "") or (source.licence if source else "") or "see the model's page"

@@ -13,7 +13,7 @@ from ..core.numbers import count
 from ..core.text_files import lines
 from ..core.wording import setting_labels
 from ..engine.methods import method_class, read_options
-from ..measure.scenarios import USUAL
+from ..measure.scenarios import DEFAULT_FAMILY
 from ..servers.addresses import is_servers
 from ..servers.race import ServerRace, race_of
 from ..trace.race import MOST_LANES, Race, race
@@ -24,7 +24,7 @@ INTEGERS = ("max_new_tokens", "top_k", "seed")
 FLOATS = ("temperature", "top_p", "repetition_penalty")
 DEFAULT_METHOD = "hybrid"
 DEFAULTS: dict[str, Any] = {
-    "family": USUAL, "max_new_tokens": 128, "k": "auto", "temperature": 0, "top_k": 0, "top_p": 1, "repetition_penalty": 1,
+    "family": DEFAULT_FAMILY, "max_new_tokens": 128, "k": "auto", "temperature": 0, "top_k": 0, "top_p": 1, "repetition_penalty": 1,
     "rule": "auto", "seed": 0, "stop": "", "chat": False, "draft": "draft", "options": "", "costs": "auto",
 }  # fmt: skip
 FIELDS = tuple(DEFAULTS)

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.wording import setting_labels
 from ..measure import recordings
-from ..measure.scenarios import EVERY, USUAL
+from ..measure.scenarios import DEFAULT_FAMILY, EVERY
 from ..trace import wire
 from ..trace.wire import End, Event
 
@@ -56,7 +56,7 @@ def recording(scenario: str, at: int | None = None, caption: str = "") -> str:
         return ""
     preset = next(preset for preset in EVERY if preset.id == scenario)
     changes = f" ({', '.join(setting_labels(preset.options))})" if setting_labels(preset.options) else ""
-    caption = caption or f"{preset.note}{changes} {CAPTION if trace.models.spec == USUAL else REAL_TIME}"
+    caption = caption or f"{preset.note}{changes} {CAPTION if trace.models.spec == DEFAULT_FAMILY else REAL_TIME}"
     events = wire.events(trace, caption.format(cpu=trace.machine.cpu), link=f"?recording={scenario}", at=at)
     return complete_batch(f"recording-{scenario}" + (f"-{at}" if at else ""), events)
 

@@ -13,7 +13,7 @@ from ..core import memory
 from ..core.events import ModelError
 from ..family import sources
 from ..family.models import Models
-from ..measure.scenarios import USUAL
+from ..measure.scenarios import DEFAULT_FAMILY
 from ..model import layer_skip
 from ..model.heads.shape import KINDS
 from ..servers.addresses import is_servers, offered
@@ -21,12 +21,12 @@ from .limits import Limits
 from .runs import Runs
 
 MOST_CHOICES = 10_000  # of visitors; API clients do not report their end
-TITLES = {USUAL: "pocket: instant", "smol": "SmolLM2: real answers"}
+TITLES = {DEFAULT_FAMILY: "pocket: instant", "smol": "SmolLM2: real answers"}
 
 
 def bundled() -> list[str]:
     """Return the names of the bundled families, the default first."""
-    return sorted(sources.bundled(), key=lambda name: name != USUAL)
+    return sorted(sources.bundled(), key=lambda name: name != DEFAULT_FAMILY)
 
 
 def family_title(spec: str) -> str:
@@ -65,7 +65,7 @@ class Families:
     @property
     def usual(self) -> Family:
         """The family of the lessons and of links that name no family; if it is not loaded, the first."""
-        return self.shown(USUAL)
+        return self.shown(DEFAULT_FAMILY)
 
     def shown(self, spec: str) -> Family:
         """Return the family of that name if it is loaded, else the first."""
@@ -85,11 +85,11 @@ class Families:
 
     def chats(self, spec: str) -> bool:
         """Return whether its models reply to a chat message, instead of continuing a text."""
-        return spec != USUAL and (spec not in self or bool(self._loaded[spec].models.tokenizer.chat_template))
+        return spec != DEFAULT_FAMILY and (spec not in self or bool(self._loaded[spec].models.tokenizer.chat_template))
 
     def named(self, spec: str) -> Family:
         """Return the family of that name, or the first for the default name. Raises `ModelError` if it is not loaded."""
-        family = self._loaded.get(spec) or (self.first if spec in ("", USUAL) else None)
+        family = self._loaded.get(spec) or (self.first if spec in ("", DEFAULT_FAMILY) else None)
         if family is None:
             loaded = ", ".join(self._loaded)
             raise ModelError("family", spec, f"it is not loaded; choose one of {loaded}, or load it in the Models tab.")

@@ -196,7 +196,7 @@ def test_the_fastest_is_in_use():
 
 def test_differences_within_noise_are_ignored():
     verdict = comparison(used(BF2), combination("bfloat16", 1, 3.9, 4.9)).verdict()
-    assert verdict == "bfloat16 with 2 threads is in use. No other is faster by more than the measurement noise (5%)."
+    assert verdict == "bfloat16 with 2 threads is in use. No other is faster by more than measurement noise (5%)."
 
 
 def test_the_reason_if_the_fastest_is_not_in_use():

@@ -74,7 +74,7 @@ def _facts(models: Models) -> str:
 
 def _drafter_facts(models: Models, role: str, drafter: DrafterCosts) -> list[str]:
     if role in models.heads:
-        first, token = drafter.tokens_s(1) + sum(drafter.cold_s[:1]), drafter.token_s
+        first, token = drafter.token_s + sum(drafter.cold_s[:1]), drafter.token_s
         fact = f"{seconds(first)} for the first token of a draft, {seconds(token)} for each further one"
         return [f"trained head: {role}", fact]
     pass_s, eight_bits = drafter.curve.pass_s(1), models.drafts[role].eight_bits

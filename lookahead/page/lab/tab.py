@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 
 from ...family.models import Models
-from ...measure.scenarios import USUAL
+from ...measure.scenarios import DEFAULT_FAMILY
 from ...server.state import ServerState, family_title
 from ...servers.addresses import offered
 from ..parts import DARK, QUIET, Opening, markup, prose, status_line
@@ -84,4 +84,4 @@ def _draw_at_first(events: Sequence[Any], family: gr.Textbox, name: str, opening
 
 def _family_line(models: Models) -> str:
     sentence = f"Measured with {family_title(models.spec)}, as chosen in the Race tab."
-    return "" if models.spec == USUAL else status_line(sentence)
+    return "" if models.spec == DEFAULT_FAMILY else status_line(sentence)

@@ -184,7 +184,7 @@ def test_a_pair_is_loaded_raced_and_replaced_while_others_race(visit, served):
     ("limits", "sentence"),
     [
         ({"LOOKAHEAD_LOADING": "none"}, "The host of this server has switched loading off."),
-        ({"LOOKAHEAD_LOADING": "listed", "LOOKAHEAD_MAX_MODEL_GB": "3"}, "This host allows the suggested pairs only. This host allows 3 GB"),
+        ({"LOOKAHEAD_LOADING": "listed", "LOOKAHEAD_MAX_MODEL_GB": "3"}, "This host allows the suggested pairs only. This host allows at most 3 GB"),
     ],
     ids=["none", "listed"],
 )  # fmt: skip

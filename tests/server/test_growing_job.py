@@ -75,7 +75,7 @@ def assert_refused(family, message, error=Refused, **limits):
 def test_the_reason_is_shown_if_none_can_be_trained(family, tmp_path, monkeypatch):
     assert_refused(family, "switched training off", max_grow_s=0)
     other = lookahead.load(tiny("mistral", tmp_path))
-    assert_refused(other, "this is another one. Choose the models called pocket", ModelError)
+    assert_refused(other, "for Llama models only. Choose the models called pocket", ModelError)
     monkeypatch.setattr(growing_job, "LARGEST", 1000)
     assert_refused(family, "too large to train", ModelError)
 

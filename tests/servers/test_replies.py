@@ -141,8 +141,8 @@ def test_servers_are_read_from_the_environment():
     }  # fmt: skip
     servers = named(environ)
     assert [*servers] == ["fast", "plain"]
-    assert servers["fast"].url == "https://gpu:8000" and servers["fast"].headers == {"Authorization": "Bearer k"}
-    assert servers["plain"].url == "http://10.0.0.2:8001" and not servers["plain"].headers
+    assert servers["fast"].url == "https://gpu:8000" and servers["fast"].key == "k"
+    assert servers["plain"].url == "http://10.0.0.2:8001" and servers["plain"].key is None
     assert named({}) == {}
 
 

@@ -91,7 +91,9 @@ class LanguageModel(Protocol):
 class Target(LanguageModel, Protocol):
     """A model that verifies drafts."""
 
-    batches: bool  # whether one pass can have rows of several texts
+    @property
+    def batches(self) -> bool:
+        """Whether one pass can have rows of several texts."""
 
     def can_take(self, other: Any) -> bool:
         """Return whether the cache of `other` can be copied, because this model would compute the same values."""

@@ -41,12 +41,12 @@ class Lane:
         self, models: Models, prompt: Any, method: str, settings: Settings, options: Mapping[str, Any] | None = None
     ):  # fmt: skip
         method_options = dict(options or {})
-        cls = method_class(method)
+        cls: Any = method_class(method)  # a `Drafter` or an `ExternalGenerator`, with the attributes that both have
         draft = drafter_for(method, method_options.pop("draft", DRAFT), {*models.drafts, *models.heads})
         self.models, self.method, self.settings = models, method, settings
         self.reports_drafts = not issubclass(cls, ExternalGenerator)
         self.options = {"draft": draft, **method_options} if cls.needs_draft else method_options
-        self.draft = models.draft(draft) if cls.needs_draft else None
+        self.draft: Any = models.draft(draft) if cls.needs_draft else None  # a draft model or a trained head
         self.costs = models.policy_costs(settings.costs)
         self._rule = rule_for(settings)
         self._cls, self._method_options = cls, options_of(method, method_options)
@@ -96,7 +96,7 @@ class Lane:
         costs = self.costs.drafters.get(self.options.get("draft", ""))
         resources = Resources(self._rule, self.draft, self.costs.pass_s, costs and costs.scaled(1 / drafting))
         drafter, k = self._cls(resources, self._method_options), self.settings.k
-        policy = AdaptiveLength(pass_s, MOST_AUTO, drafter.sources()) if k == "auto" else FixedLength(k)
+        policy = AdaptiveLength(pass_s, MOST_AUTO, drafter.sources()) if k == "auto" else FixedLength(int(k))
         return Request(target, drafter, policy, self._rule, self.prompt, self._ends, details=self.settings.details)
 
     def _fresh_target(self) -> Target:

@@ -71,7 +71,7 @@ class InspectedModel:
     role: str
     location: str
     name: str
-    folder: Path | None = None  # of the small files
+    folder: Path = Path()  # of the small files; empty until they are found
     licence: str = ""
     gated: bool = False
     sizes: dict[str, int] = field(default_factory=dict)  # file name -> bytes
@@ -84,6 +84,11 @@ class InspectedModel:
     faults: list[Check] = field(default_factory=list)
 
     @property
+    def found(self) -> bool:
+        """Whether the folder with the small files is known."""
+        return self.folder != Path()
+
+    @property
     def missing(self) -> int:
         """Bytes that are not downloaded yet."""
         return sum(file.size for file in self.files if not file.cached_path)
@@ -92,16 +97,19 @@ class InspectedModel:
         """Return the bytes of the weights in this format."""
         return self.parameters * dtype.itemsize
 
-    def attempt(self, topic: str, step: Callable[..., None], *arguments: Any) -> None:
+    def attempt(self, topic: str, step: Callable[..., object], *arguments: Any) -> None:
         """Call `step(self, *arguments)`, and append an error to `faults`."""
         try:
-            return step(self, *arguments)
+            step(self, *arguments)
+            return
         except Cancelled:
             raise
         except ModelError as error:
             hint = error.hint
         except Exception as error:  # architectures raise many types
-            hint = small_files.fault(self.folder or self.name, CONFIG, f"it describes no model: {remark(error)}").hint
+            hint = small_files.fault(
+                self.folder if self.found else self.name, CONFIG, f"it describes no model: {remark(error)}"
+            ).hint
         self.faults.append(Check(topic, "", ModelError("model", self.name, hint)))
 
 
@@ -122,6 +130,11 @@ class Plan:
     def files(self) -> list[File]:
         """The hub files of all models, without duplicates."""
         return list(dict.fromkeys(file for model in self.models for file in model.files))
+
+    @property
+    def found(self) -> bool:
+        """Whether the folder with the small files is known."""
+        return self.folder != Path()
 
     @property
     def missing(self) -> int:
@@ -183,11 +196,13 @@ def check(
     progress("Comparing the tokenizers", len(inspected) / (len(inspected) + 1))
     compiled = False
     with suppress(ModelError):  # the checks report a damaged file
-        compiled = bool(inspected[0].folder) and kernels.compiles(inspected[0].folder)
+        compiled = inspected[0].found and kernels.compiles(inspected[0].folder)
     dtype = number_format.requested(dtype) or number_format.usual(memory.device(), compiled)
     plan = Plan("+".join(members(spec)), inspected, dtype)
     plan.checks = compute(_checks, plan, limits, spare_bytes)
-    for failed in (result for result in plan.checks if result.topic == "vocabulary" and result.error):
+    for failed in plan.checks:
+        if failed.topic != "vocabulary" or failed.error is None:
+            continue
         if names := fitting(inspected[0], {model.location for model in inspected}, limits is not None):
             hint = f"{failed.error.hint} Suitable drafts: {', '.join(names)}."
             failed.error = ModelError(failed.error.field, failed.error.value, hint)
@@ -243,7 +258,9 @@ def fetch(spec: str, progress: Progress = lambda *_: None) -> tuple[str, Path]:
     if not source.local_copy():
         download(check(spec, progress=_part(progress, 0, 0.1)), _part(progress, 0.1, 1))
     progress("Ready", 1.0)
-    return source.local_copy()
+    copy = source.local_copy()
+    assert copy, "the download is complete"
+    return copy
 
 
 def _part(progress: Progress, start: float, stop: float) -> Progress:
@@ -274,13 +291,13 @@ def _find(inspected: InspectedModel, trusted: bool, waiting: Callable[[int], Non
     inspected.licence = ", ".join(licence) if isinstance(licence, list) else str(licence)
     inspected.gated = bool(info.gated)
     inspected.sizes = {sibling.rfilename: sibling.size or 0 for sibling in info.siblings or ()}
-    small = [File(location, info.sha, name, inspected.sizes[name]) for name in SMALL if name in inspected.sizes]
+    small = [File(location, info.sha or "", name, inspected.sizes[name]) for name in SMALL if name in inspected.sizes]
     if CONFIG not in inspected.sizes:
         raise ModelError("model", location, "it has no config.json, so it is incomplete; choose a complete model.")
     if large := [file.name for file in small if file.size > LARGEST_SMALL]:
         raise ModelError("model", location, f"its {large[0]} is implausibly large; choose another model.")
     transfer.download(small, waiting)
-    inspected.files, inspected.folder = small, small[0].cached_path.parent
+    inspected.files, inspected.folder = small, Path(small[0].cached_path or "").parent
 
 
 def _use_folder(inspected: InspectedModel, folder: Path) -> None:
@@ -322,7 +339,7 @@ def _read_config(inspected: InspectedModel) -> None:
         return
     from transformers import CONFIG_MAPPING  # takes a second to import
 
-    raw = small_files.read(inspected.folder, CONFIG)
+    raw = small_files.read(inspected.folder, CONFIG) or {}
     kind = inspected.architecture = raw.get("model_type") or ""
     if kind not in CONFIG_MAPPING:
         hint = "it needs custom code (auto_map), which is never run here" if "auto_map" in raw else (
@@ -384,9 +401,11 @@ def _heads(inspected: Sequence[InspectedModel]) -> list[Check]:
     if target.head:
         hint = "it is a trained head, which drafts for a target; give the target's name first."
         return [Check("head", "", ModelError("models", target.name, hint))]
-    for head in heads if target.shape else ():
+    if target.shape is None:
+        return []
+    for head in heads:
         try:
-            layers = ", ".join(map(str, head_files.shape_of(head.head, target.shape, head.name).taps))
+            layers = ", ".join(map(str, head_files.shape_of(head.head or {}, target.shape, head.name).taps))
             message = f"Trained for this target: it reads hidden states after layers {layers} of {target.shape.layers}."
             checks.append(Check("head", message))
         except ModelError as error:
@@ -396,7 +415,7 @@ def _heads(inspected: Sequence[InspectedModel]) -> list[Check]:
 
 def _vocabulary(inspected: list[InspectedModel]) -> list[Check]:
     """Check whether the drafts and the target have the same token for each id."""
-    if not inspected or any(model.folder is None for model in inspected):
+    if not inspected or not all(model.found for model in inspected):
         return []
     tokenizers, checks = [], []
     for model in inspected:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -78,7 +79,8 @@ class Models:
 
     def policy_costs(self, costs: str = "auto") -> PassCosts:
         """Return the costs that `auto` uses."""
-        return self.typical.costs if self.costs_kind(costs) == "typical" else self.costs
+        kind = self.costs_kind(costs)
+        return self.typical.costs if self.typical and kind == "typical" else self.costs
 
     @property
     def dtype(self) -> str:
@@ -238,7 +240,8 @@ def _calibrate(
         cost.warm(draft, 4, lengths)
     for drafter in (*drafts.values(), *heads.values()):
         cost.warm_drafter(drafter, target)
-    measured = Measured(number_format.name_of(target.passes.dtype), probe, costs, torch.get_num_threads())
+    dtype: Any = number_format.name_of(target.passes.dtype)
+    measured = Measured(dtype, probe, costs, torch.get_num_threads())
     eos = _eos(family.folders["target"], target, tokenizer)
     return Models(family.spec, family.names, tokenizer, target, drafts, measured, eos, heads, key, family.shipped)
 
@@ -275,16 +278,17 @@ def _costs(
     """Return the stored costs scaled to the current speed, or measured costs. Disturbed measurements are repeated."""
     small = [role for role, draft in drafts.items() if draft.passes.size <= target.passes.size]
     drafters = {**drafts, **heads}
-    usable = stored and stored.costs.drafters.keys() == drafters.keys() and cost.plausible(stored.costs, small)
-    if usable and (drift := cost.drift(target, stored.costs.target)):
-        return stored.costs.scaled(drift)
-    for _ in range(MOST_MEASUREMENTS):
+    if stored and stored.costs.drafters.keys() == drafters.keys() and cost.plausible(stored.costs, small):
+        if drift := cost.drift(target, stored.costs.target):
+            return stored.costs.scaled(drift)
+    attempts = 0
+    while True:
         curve = cost.measure(target)
         measured = {role: cost.measure_drafter(drafter, target, curve) for role, drafter in drafters.items()}
         costs = PassCosts(curve, measured)
-        if cost.plausible(costs, small):
-            break
-    return costs
+        attempts += 1
+        if cost.plausible(costs, small) or attempts == MOST_MEASUREMENTS:
+            return costs
 
 
 def _too_large(folders: Mapping[str, str], dtype: torch.dtype) -> bool:
@@ -357,6 +361,6 @@ def same_vocabulary(
 def _eos(folder: str, target: CachedLM, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
     """Return all ids that end a text."""
     is_plain = llama_config.plain(folder)
-    ids = llama_config.eos_token_ids(folder) if is_plain else target.model.generation_config.eos_token_id
+    ids: Any = llama_config.eos_token_ids(folder) if is_plain else target.model.generation_config.eos_token_id
     ids = ids if isinstance(ids, (list, tuple)) else [ids]
     return frozenset(i for i in (*ids, tokenizer.eos_token_id) if i is not None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Unpack
@@ -61,7 +61,7 @@ class Recorder:
         top = [(token, self._decode_token(token), round(p, 4)) for token, p in test.top]
         numbers = _copied(test, "p", "q", "draw", "entropy", "margin")
         rounded = {name: value if value is None else round(value, 4) for name, value in numbers.items()}
-        return schema.TestRecord(row=test.row, token=test.token, outcome=test.outcome, top=top, **rounded)
+        return schema.TestRecord(**_copied(test, "row", "token", "outcome"), top=top, **rounded)
 
 
 def _copied(values: Any, *names: str) -> dict[str, Any]:
@@ -83,7 +83,11 @@ class Race(LaneSteps):
         self._lanes = [self._lane(models, prompt, name, settings, passed[name] | {**extra}) for name, extra in named]
         self._models, self.settings = models, settings
         ids = self._lanes[0].prompt
-        decode_token = cache(lambda token: models.tokenizer.decode([token], clean_up_tokenization_spaces=False))
+
+        @cache
+        def decode_token(token: int) -> str:
+            return str(models.tokenizer.decode([token], clean_up_tokenization_spaces=False))
+
         self._recorders = [Recorder(Pieces(models.tokenizer, ids), decode_token) for _ in self._lanes]
         self._created = datetime.now(UTC).isoformat(timespec="seconds")
         pieces = Pieces(models.tokenizer)
@@ -104,7 +108,7 @@ class Race(LaneSteps):
     def prompt_text(self) -> str:
         return self._prompt.shown
 
-    def _run(self) -> Iterator[LaneStep]:
+    def _run(self) -> Generator[LaneStep | None]:
         for number, step, clock_s in schedule(self._lanes, lambda share: self.reading(share) if self.reading else None):
             yield LaneStep(lane=number, clock_s=clock_s, step=self._recorders[number].record(step))
 
@@ -116,7 +120,10 @@ class Race(LaneSteps):
         )  # fmt: skip
 
     def result(self) -> Trace:
-        deciding = {"rule": self.settings.acceptance, "costs": self._models.costs_kind(self.settings.costs)}
+        deciding: dict[str, Any] = {
+            "rule": self.settings.acceptance,
+            "costs": self._models.costs_kind(self.settings.costs),
+        }
         return Trace(
             created=self._created,
             version=VERSION,
@@ -127,7 +134,7 @@ class Race(LaneSteps):
                 drafts={role: name for role, name in self._models.names.items() if role in self._models.drafts},
                 heads={kind: self._head(kind) for kind in self._models.heads},
             ),
-            exactness=self._models.exactness,
+            **_copied(self._models, "exactness"),
             settings=schema.SettingsRecord(**_copied(self.settings, *schema.SettingsRecord.model_fields) | deciding),
             prompt=self._prompt,
             costs=schema.Costs.from_pass_costs(self._models.costs),
@@ -145,7 +152,7 @@ def _named(methods: Any) -> list[tuple[str, Mapping[str, Any]]]:
     """Return methods as (name, options), or raise `MethodError`."""
     if not isinstance(methods, (list, tuple)) or not 1 <= len(methods) <= MOST_LANES:
         raise MethodError("methods", methods, f"give a list of 1 to {MOST_LANES} methods.")
-    named = [m if isinstance(m, tuple) else (m, {}) for m in methods]
+    named: list[Any] = [m if isinstance(m, tuple) else (m, {}) for m in methods]
     for method in named:
         if len(method) != 2 or not isinstance(method[1], Mapping):
             raise MethodError("methods", method, 'give a name, or a name and options: ("ngram", {"shortest": 3}).')

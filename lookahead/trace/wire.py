@@ -7,13 +7,14 @@ verdict and whether the texts agree. A live race and a recording have the same l
 from collections.abc import Generator, Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, field_serializer
+from pydantic import AfterValidator, AliasChoices, Field, TypeAdapter, field_serializer
 
 from ..drafting import level_rows
 from .results import Badge, Statistics, Trust, Verdict
 from .schema import RaceRecord, Record, Seconds, StepRecord
 from .verdict import trust
 
+Reason = Literal["finished", "stopped", "error", "asked"]
 Clock = Annotated[Seconds, AfterValidator(lambda seconds: round(seconds, 7))]
 
 
@@ -34,13 +35,11 @@ class Begin(Event):
     `modelled` are the sources of drafts that a draft model or a trained head computes.
     """
 
-    model_config = ConfigDict(populate_by_name=True)
-
     kind: Literal["begin"] = "begin"
     live: bool
     caption: str | None = None
     link: str | None = None
-    at: int | None = Field(alias="pass", default=None)
+    at: int | None = Field(default=None, validation_alias=AliasChoices("pass", "at"), serialization_alias="pass")
     modelled: list[str] = Field(default_factory=lambda: list(level_rows({})))
     trace: RaceRecord
 
@@ -83,7 +82,7 @@ class End(Event):
     """The last event. `drafted` has the counts of drafted tokens, per lane and pass, that servers send at the end."""
 
     kind: Literal["end"] = "end"
-    reason: Literal["finished", "stopped", "error", "asked"]
+    reason: Reason
     message: str | None = None
     stats: list[Statistics] = []
     agreement: list[Badge | None] = []
@@ -92,7 +91,7 @@ class End(Event):
     drafted: list[list[int | None]] | None = None
 
     @classmethod
-    def from_trace(cls, trace: RaceRecord, reason: str, message: str | None = None) -> Self:
+    def from_trace(cls, trace: RaceRecord, reason: Reason, message: str | None = None) -> Self:
         lanes = range(len(trace.lanes))
         counts = [[step.drafted for step in lane.steps] for lane in trace.lanes]
         return cls(
@@ -109,7 +108,7 @@ class End(Event):
 class Requested(End):
     """The only event of a race that a link describes and that has not run; `chips` describe its methods and settings."""
 
-    reason: Literal["asked"] = "asked"
+    reason: Reason = "asked"
     chips: Sequence[str]
 
 

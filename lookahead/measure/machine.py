@@ -185,11 +185,17 @@ def _cached(models: Models, combination: Combination) -> CachedLM | None:
 
 
 def _visit(lm: CachedLM, combination: Combination, most_s: float) -> list[float] | None:
-    """Return the seconds of a pass for each row count; None if a one-row pass takes longer than `most_s`."""
+    """Return the seconds of a pass for each row count; None if two one-row passes each take longer than `most_s`."""
     with threads.using(combination.threads):
-        if interleaved([partial(lm.forward, [1])], 2, min)[0] > most_s:
+        if min(_timed(lm, [1]) for _ in range(2)) > most_s:
             return None
         return interleaved([partial(lm.forward, [1] * n) for n in combination.rows], 1)
+
+
+def _timed(lm: CachedLM, tokens: Sequence[int]) -> float:
+    start = perf_counter()
+    lm.forward(tokens)
+    return perf_counter() - start
 
 
 @dataclass(frozen=True, slots=True)

@@ -279,7 +279,8 @@ def _costs(
     small = [role for role, draft in drafts.items() if draft.passes.size <= target.passes.size]
     drafters = {**drafts, **heads}
     if stored and stored.costs.drafters.keys() == drafters.keys() and cost.plausible(stored.costs, small):
-        if drift := cost.drift(target, stored.costs.target):
+        drift = cost.drift(target, stored.costs.target)
+        if drift:
             return stored.costs.scaled(drift)
     attempts = 0
     while True:

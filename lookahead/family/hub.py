@@ -132,11 +132,6 @@ class Plan:
         return list(dict.fromkeys(file for model in self.models for file in model.files))
 
     @property
-    def found(self) -> bool:
-        """Whether the folder with the small files is known."""
-        return self.folder != Path()
-
-    @property
     def missing(self) -> int:
         """Bytes that are not downloaded yet."""
         return sum(file.size for file in self.files if not file.cached_path)

@@ -363,5 +363,5 @@ def _eos(folder: str, target: CachedLM, tokenizer: PreTrainedTokenizerBase) -> f
     """Return all ids that end a text."""
     is_plain = llama_config.plain(folder)
     ids: Any = llama_config.eos_token_ids(folder) if is_plain else target.model.generation_config.eos_token_id
-    ids = ids if isinstance(ids, (list, tuple)) else [ids]
-    return frozenset(i for i in (*ids, tokenizer.eos_token_id) if i is not None)
+    ids = [*(ids if isinstance(ids, (list, tuple)) else [ids]), tokenizer.eos_token_id]
+    return frozenset(i for i in ids if i is not None)

@@ -60,7 +60,7 @@ class Recorder:
     def _test(self, test: Test) -> schema.TestRecord:
         top = [(token, self._decode_token(token), round(p, 4)) for token, p in test.top]
         numbers = _copied(test, "p", "q", "draw", "entropy", "margin")
-        rounded = {name: value if value is None else round(value, 4) for name, value in numbers.items()}
+        rounded: dict[str, Any] = {name: value if value is None else round(value, 4) for name, value in numbers.items()}
         return schema.TestRecord(**_copied(test, "row", "token", "outcome"), top=top, **rounded)
 
 

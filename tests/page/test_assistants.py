@@ -61,7 +61,7 @@ def test_a_race_its_advice_and_its_link(address):
     written = [[token for step in lane["steps"] for token in step["emitted"]] for lane in (naive, drafted)]
     assert written[0] == written[1] and len(written[0]) == 12
     failed, text = call_tool(address, "advise", prompt=PROMPT, max_new_tokens=24)
-    assert not failed and "here" in literal_eval(text)["sentence"]
+    assert not failed and literal_eval(text)["sentence"].startswith(("Yes: ", "Don't: "))
     failed, text = call_tool(address, "link", prompt=PROMPT, method="draft", k="4")
     assert not failed and text.startswith(f"{address}/?") and "draft" in text
     failed, text = call_tool(address, "methods")

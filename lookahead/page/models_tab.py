@@ -195,7 +195,7 @@ def _checks(checks: tuple[hub.Check, ...]) -> str:
     items = ""
     for check in checks:
         kind, mark = ("fails", "no") if check.error else ("passes", "yes")
-        detail = f"{check.error.value}: {check.error.hint}" if check.error else check.words
+        detail = f"{check.error.value}: {check.error.hint}" if check.error else check.message
         topic = TOPICS.get(check.topic, check.topic)
         items += f'<li class="la-{kind}"><span class="la-mark">{mark}</span><b>{topic}</b><span>{html.escape(detail)}</span></li>'
     return f'<ul class="la-checks" aria-label="checks">{items}</ul>'

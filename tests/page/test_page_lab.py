@@ -189,7 +189,7 @@ def test_dice_settle_and_with_a_bug_do_not(visit):
 def test_this_machine_shows_the_cost_of_a_pass(visit):
     page = lab(visit, "This machine")
     facts = page.locator(".la-table").locator("visible=true").inner_text()
-    assert "GB/s" in facts and re.search(r"W = \d+, N = \d, G = \d+: \d+ rows, \d\.\d\d one-row", facts)
+    assert "GB/s" in facts and re.search(r"W = \d+, N = \d, G = \d+: \d+ rows cost \d\.\d\d one-row", facts)
     page.locator(".js-plotly-plot").locator("visible=true").first.wait_for()
 
 

@@ -41,7 +41,7 @@ LINK = f"?family=servers%3Aplain%2Cfast&prompt=A+prompt&max_new_tokens={MAX_TOKE
 def test_servers_are_chosen_by_name_and_raced(visit, servers):
     page = visit()
     page.get_by_label("Models", exact=True).click()
-    page.get_by_role("option", name="fast beside plain").click()
+    page.get_by_role("option", name="fast vs plain").click()
     page.locator(".la-machine", has_text="measured from this machine").wait_for()
     page.get_by_label("Method", exact=True).wait_for(state="hidden")
     page.get_by_role("button", name="more", exact=True).click()

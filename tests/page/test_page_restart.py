@@ -66,7 +66,7 @@ def test_a_server_is_killed_and_started_again(racing, tmp_path):
         shown = page.evaluate(STATE)
         assert shown["run"] == lost["run"]
         assert [lane["text"] for lane in shown["lanes"]] == [lane["text"] for lane in lost["lanes"]]
-        assert "it was restarted" in shown["error"]
+        assert "server was restarted" in shown["error"]
         assert "Restored after a reload. The run ended early." in page.inner_text(".la-statustext")
         trace = saved(page, tmp_path)
         assert [len(lane.tokens) for lane in trace.lanes] == [lane["tokens"] for lane in lost["lanes"]]

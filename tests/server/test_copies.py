@@ -169,7 +169,7 @@ def test_a_page_whose_copy_is_killed_continues_on_the_other(proxy, chromium, tmp
             timeout=60_000
         )
         shown = page.evaluate(STATE)
-        assert shown["run"] == before["run"] and "it was restarted" in shown["error"]
+        assert shown["run"] == before["run"] and "server was restarted" in shown["error"]
         for lane, earlier in zip(shown["lanes"], before["lanes"], strict=True):
             assert lane["text"].startswith(earlier["text"]) and lane["tokens"] > 10
         (second,) = (cookie["value"] for cookie in context.cookies() if cookie["name"] == "lookahead-copy")

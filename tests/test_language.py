@@ -10,10 +10,10 @@ FORBIDDEN = ("whoever", "foretell", "let go")
 
 
 def test_no_banned_construction_becomes_more_frequent():
-    """Lower the numbers in the file when they fall; `python tests/language.py` prints every place."""
+    """Lower a number in the file when its count falls; `python tests/language.py` prints every place."""
     allowed, found = json.loads(COUNTS.read_text(encoding="utf-8")), counts(files([]))
-    assert not [name for name in FORBIDDEN if allowed[name]]
-    assert {name: found[name] for name in PATTERNS} == {name: allowed[name] for name in PATTERNS}
+    assert allowed.keys() == PATTERNS.keys() and not any(allowed[name] for name in FORBIDDEN)
+    assert not {name: found[name] for name in PATTERNS if found[name] > allowed[name]}
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ class InspectedModel:
     faults: list[Check] = field(default_factory=list)
 
     @property
-    def found(self) -> bool:
+    def has_folder(self) -> bool:
         """Whether the folder with the small files is known."""
         return self.folder != Path()
 
@@ -108,7 +108,7 @@ class InspectedModel:
             hint = error.hint
         except Exception as error:  # architectures raise many types
             hint = small_files.fault(
-                self.folder if self.found else self.name, CONFIG, f"it describes no model: {remark(error)}"
+                self.folder if self.has_folder else self.name, CONFIG, f"it describes no model: {remark(error)}"
             ).hint
         self.faults.append(Check(topic, "", ModelError("model", self.name, hint)))
 
@@ -191,7 +191,7 @@ def check(
     progress("Comparing the tokenizers", len(inspected) / (len(inspected) + 1))
     compiled = False
     with suppress(ModelError):  # the checks report a damaged file
-        compiled = inspected[0].found and kernels.compiles(inspected[0].folder)
+        compiled = inspected[0].has_folder and kernels.compiles(inspected[0].folder)
     dtype = number_format.requested(dtype) or number_format.usual(memory.device(), compiled)
     plan = Plan("+".join(members(spec)), inspected, dtype)
     plan.checks = compute(_checks, plan, limits, spare_bytes)
@@ -410,7 +410,7 @@ def _heads(inspected: Sequence[InspectedModel]) -> list[Check]:
 
 def _vocabulary(inspected: list[InspectedModel]) -> list[Check]:
     """Check whether the drafts and the target have the same token for each id."""
-    if not inspected or not all(model.found for model in inspected):
+    if not inspected or not all(model.has_folder for model in inspected):
         return []
     tokenizers, checks = [], []
     for model in inspected:

@@ -142,7 +142,7 @@ def test_a_load_that_fails_changes_nothing(server, monkeypatch):
     status, _ = lines(load(server, "pocket"))
     assert "an error in Lookahead or in the model" in status[-1] and "MemoryError" in status[-1]
     status, _ = lines(load(server, "/etc"))
-    assert "no folder is opened from the page" in status[-1]
+    assert "folders cannot be opened from the page" in status[-1]
     server.limits = Limits(loading="none")
     status, _ = lines(load(server, "pocket"))
     assert "switched loading off" in status[-1], "also for a request without the disabled button"

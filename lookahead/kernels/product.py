@@ -83,8 +83,8 @@ def _multiply_panels(block, size, interleave, x, stride, w, y, n, k, width):
     A step computes `interleave` inputs and reads `size` bytes of weights per output. Inputs after the last full step
     are left out.
 
-    If several loops read a panel, computation takes longer than memory access. Meanwhile the next panel is prefetched:
-    one half during the first loop, one half during the second. With only one of them, the loop would wait for memory.
+    If several loops read a panel, computation takes longer than memory access, so the loops prefetch the next panel: one
+    half during the first loop, and one half during the second. Prefetching it in one loop would wait for memory.
     """
     steps = round_up(k, interleave) // interleave
     outputs = BLOCK if n <= FEW_ROWS else PANEL

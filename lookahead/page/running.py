@@ -34,7 +34,7 @@ def run_and_stop(
 
     Args:
         triggers: events that start it, by default the click on `start`.
-        others: further buttons that cannot be pressed meanwhile.
+        others: further buttons that are disabled while it runs.
         status: a line for progress, errors and, at the end, `done`. `work` yields its text first, then the outputs.
         draws: whether the first argument of `work` is true if the page is dark.
         stopped: a component and its value after Stop, by default the `status`.

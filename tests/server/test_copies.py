@@ -100,11 +100,11 @@ class Visit:
         return self
 
 
-def lesson(port, meanwhile=lambda visits: None):
-    """Run 40 visitors at once; `meanwhile` is called after their start."""
+def lesson(port, while_running=lambda visits: None):
+    """Run 40 visitors at once; `while_running` is called after their start."""
     together = threading.Barrier(VISITORS)
     visits = [Visit(port, number, together) for number in range(VISITORS)]
-    meanwhile(visits)
+    while_running(visits)
     return [visit.join() for visit in visits]
 
 

@@ -1,5 +1,5 @@
-/* weights.js: a pass as weights that are read from memory and rows that are computed meanwhile. The longer of both is
-   the pass; the numbers are the lesson's (16 ms to read all weights, 0.08 ms per row). */
+/* weights.js: the time of a pass: reading the weights from memory and computing the rows overlap, so the longer one
+   determines it. The numbers are those of the lesson (16 ms to read all weights, 0.08 ms per row). */
 
 import {make, setText, svg} from "../../page/dom.js";
 import {count, digits, percent} from "../../page/numbers.js";

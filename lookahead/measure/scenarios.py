@@ -75,7 +75,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         "A common test prompt. A model of this size writes in the style of an explanation, but the content is wrong.", chat=True,
     ),
     Scenario(
-        "hot", "temperature 1", "sampled", FROG, "hybrid",
+        "hot", "hot", "sampled", FROG, "hybrid",
         "High entropy: at temperature 1, many tokens are likely. Acceptance depends on how well q matches p. If q = p, every draft is accepted.", options={"temperature": 1.0},
     ),
     Scenario(
@@ -83,7 +83,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         "A short output: with 12 tokens, there is little to gain, and the draft length has not adapted yet.", options={"max_new_tokens": 12},
     ),
     Scenario(
-        "mismatch", "mismatched draft", "story", FROG, "draft",
+        "mismatch", "wrong draft", "story", FROG, "draft",
         "A mismatched draft model: it was trained without stories. With k = auto, drafting almost stops.", options={"draft": "offdomain"},
     ),
     Scenario(

@@ -131,7 +131,7 @@ def test_the_outcome_is_shown_in_passes(visit):
 
 def test_a_chip_is_marked_and_names_its_settings(visit):
     page = visit()
-    story, hot = (page.get_by_role("button", name=name, exact=True) for name in ("story", "temperature 1"))
+    story, hot = (page.get_by_role("button", name=name, exact=True) for name in ("story", "hot"))
     expect(story).to_have_attribute("aria-pressed", "true")
     hot.click()
     page.wait_for_function(f"{STATE}.run === 'recording-hot'")

@@ -1,9 +1,9 @@
 # Lookahead with its bundled models: docker build -t lookahead . && docker run -p 7860:7860 lookahead
 # To show a revision on the page: docker build --build-arg REVISION=$(git rev-parse HEAD) -t lookahead .
-# With SmolLM2 beside them, a model that answers: docker build --build-arg SMOL=1 -t lookahead .
+# With SmolLM2, which answers questions: docker build --build-arg SMOL=1 -t lookahead .
 FROM python:3.12-slim
 
-# "cpu", or a CUDA version such as "cu130": uv knows where PyTorch keeps each build. Empty: whatever the package index has.
+# "cpu", or a CUDA version such as "cu130": uv selects the index of that PyTorch build. Empty: the default package index.
 ARG TORCH_BACKEND=cpu
 ARG SMOL=
 WORKDIR /app
@@ -17,7 +17,7 @@ COPY app.py README.md LICENSE ./
 COPY lookahead lookahead
 COPY docs docs
 COPY assets assets
-# Weights are often saved for their owner alone, and COPY keeps that. Importing compiles those packages that the app uses.
+# COPY keeps file modes, and weights may be readable by their owner only. The import compiles the packages that the app uses.
 RUN find . -not -perm -444 -exec chmod a+rX {} + \
     && python -m compileall -q lookahead app.py \
     && python -c "from lookahead.page import serve" \
@@ -25,7 +25,7 @@ RUN find . -not -perm -444 -exec chmod a+rX {} + \
     && if [ -n "$SMOL" ]; then su app -c "python -m lookahead fetch smol"; fi
 USER app
 
-# Nothing is written below /app: it may be mounted read-only.
+# The app writes nothing below /app, so /app may be mounted read-only.
 ARG REVISION=
 ENV GRADIO_SERVER_NAME=0.0.0.0 \
     GRADIO_SERVER_PORT=7860 \

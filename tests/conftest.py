@@ -76,8 +76,9 @@ def pytest_collection_modifyitems(items):
     def order(item):
         if not in_parallel:
             return item.get_closest_marker("last") is not None
-        long = item.get_closest_marker("long") is not None
-        return not long, item.module.__name__ not in browser, item.get_closest_marker("split") is not None
+        split = item.get_closest_marker("split") is not None
+        long = item.get_closest_marker("long") is not None and not split
+        return not long, item.module.__name__ not in browser, split
 
     items.sort(key=order)
 

@@ -22,7 +22,7 @@ class Repo:
     """A folder served as a repository. `sizes` are files that the hub lists although they do not exist."""
 
     folder: Path
-    licence: str = "apache-2.0"
+    license: str = "apache-2.0"
     gated: bool = False
     private: bool = False
     sizes: dict[str, int] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class FakeHub:
             siblings.append({"rfilename": file, "size": size, "blobId": etag})
         self._send(handler, 200, {"Content-Type": "application/json"}, json.dumps({
             "id": name, "sha": repo.commit, "gated": "manual" if repo.gated else False, "siblings": siblings, "tags": [],
-            "cardData": {"license": repo.licence},
+            "cardData": {"license": repo.license},
         }).encode())  # fmt: skip
 
     def _file(self, handler, repo: Repo, file: str) -> None:

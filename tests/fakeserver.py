@@ -19,7 +19,7 @@ WORDS = [f" w{i}" for i in range(400)]
 
 
 class Fake:
-    """The behaviour of a server, and the requests that it received."""
+    """The behavior of a server, and the requests that it received."""
 
     FAULTS = (
         "kill", "stall", "silent", "garbage", "not events", "wrong key", "wrong model", "error event", "endless", "busy",

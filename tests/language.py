@@ -1,4 +1,4 @@
-"""Constructions that CONTRIBUTING.md rules out, counted in prose: documents, lessons, docstrings, comments and strings.
+"""Constructions that CONTRIBUTING.md rules out, counted in prose: documents, lessons, cards, docstrings, comments and strings.
 
 `python tests/language.py [FILE OR FOLDER ...]` prints every place. `tests/test_language.py` compares the counts with
 `tests/language_counts.json`, where they may only fall.
@@ -17,7 +17,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("lookahead", "training", "assets", "docs", "tests", "deploy")
-FILES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "app.py", "Dockerfile")
+FILES = (
+    "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "app.py", "Dockerfile", "pyproject.toml", ".ci/run",
+    "requirements.txt", "requirements-dev.txt", "requirements-smol.txt", "requirements-vllm.txt",
+)  # fmt: skip
+KINDS = (".py", ".pyi", ".js", ".css", ".md", ".html", ".yaml", ".cfg")
 SELF = {"language.py", "test_language.py"}
 NOUN = r"(?:an?|the|it|its|they|this|that|these|there|each|every|no|nothing|one|both|all|only|neither|some|any)"
 UNIT = (
@@ -41,6 +45,7 @@ BANNED = {
     "go on": r"\b(?:go(?:es)?|went|going) on\b",
     "let go": r"\blets? go\b",
     "own": r"\bof (?:its|their|his|his or her) own\b",
+    "British spelling": r"\b\w*(?:colour|licence|behaviour|favour|organis|recognis|neighbour|labelled)\w*|\bgrey\b",
 }
 PATTERNS = {name: re.compile(pattern, re.IGNORECASE | re.MULTILINE) for name, pattern in BANNED.items()}
 PATTERNS["a pass"] = re.compile(BANNED["a pass"])
@@ -49,16 +54,22 @@ PATTERNS["a pass"] = re.compile(BANNED["a pass"])
 def prose(path: Path) -> Iterator[tuple[int, str]]:
     """The passages of a file that people read, each with its line."""
     text = path.read_text(encoding="utf-8")
-    if path.suffix == ".py":
+    if path.suffix in (".py", ".pyi"):
         yield from _of_python(text)
     elif path.suffix in (".js", ".css"):
         for found in re.finditer(r"/\*.*?\*/|//[^\n]*|\"[^\"\n]* [^\"\n]*\"|`[^`]* [^`]*`", text, re.DOTALL):
             yield text.count("\n", 0, found.start()) + 1, re.sub(r"\$\{[^}]*\}", "x", found[0])
+    elif path.suffix == ".html":
+        yield 1, re.sub(r"<[^>]*>", " ", text)
     elif path.suffix == ".md":
+        text = text.partition("\n## Samples")[0]  # a model's card quotes the model
         plain = re.sub(
             r"^(```|~~~).*?^\1", lambda code: "\n" * code[0].count("\n"), text, flags=re.DOTALL | re.MULTILINE
         )
         yield 1, re.sub(r"`[^`\n]*`", "x", plain)
+    else:
+        for line in re.finditer(r"(?<!\S)#+ ([^\n]*)", text):
+            yield text.count("\n", 0, line.start()) + 1, line[1]
 
 
 def _of_python(text: str) -> Iterator[tuple[int, str]]:
@@ -83,10 +94,7 @@ def files(arguments: list[str]) -> list[Path]:
     """The files with prose, in these files and folders or in all."""
     roots = [Path(name).resolve() for name in arguments] or [ROOT / name for name in (*FOLDERS, *FILES)]
     found = (path for root in roots for path in (root.rglob("*") if root.is_dir() else [root]))
-    kinds = (".py", ".js", ".css", ".md")
-    return sorted(
-        path for path in found if path.suffix in kinds and path.name not in SELF and "models" not in path.parts
-    )
+    return sorted(path for path in found if (path.suffix in KINDS or path in roots) and path.name not in SELF)
 
 
 def places(path: Path) -> Iterator[tuple[str, int, str]]:

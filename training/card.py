@@ -1,4 +1,4 @@
-"""The model card: data, licences, budget, results, samples, limits.
+"""The model card: data, licenses, budget, results, samples, limits.
 
 Every number comes from `evaluate` or from the notes of the stages.
 """
@@ -40,7 +40,7 @@ License asks that models trained on its output carry "Llama" at the start of the
 shown. Llama 3.1 is licensed under the Llama 3.1 Community License, Copyright (c) Meta Platforms, Inc. All Rights Reserved.
 """
 
-SOURCES = {  # by domain of the mix: sources of its texts, and their licences
+SOURCES = {  # by domain of the mix: sources of its texts, and their licenses
     "stories": (
         "samples of roneneldan/TinyStories kept in public repositories; African Storybook (global-asp/asp-source)",
         "CDLA-Sharing-1.0; CC-BY",
@@ -93,7 +93,7 @@ def _family(report: Mapping[str, Any]) -> str:
 
 def _sources(plan: Plan) -> str:
     rows = [[domain, percent(plan.mix[domain]), *SOURCES[domain]] for domain in SOURCES]
-    return markdown_table(["domain", "share", "sources", "licence"], rows)
+    return markdown_table(["domain", "share", "sources", "license"], rows)
 
 
 def _budget(notes: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from .topics import (
     BUGS,
     CITIES,
     CLASSES,
-    COLOURS,
+    COLORS,
     ENDS,
     EVENTS,
     FOODS,
@@ -108,9 +108,7 @@ def _extract(draw: random.Random) -> str:
     )
     table = "Name,Age,City\n" + "\n".join(f"{name},{age},{city}" for name, age, city, _ in people)
     foods = ", ".join(draw.sample(FOODS, draw.choice((3, 4, 5))))
-    goods = [
-        (draw.choice(GOODS), draw.choice(COLOURS), draw.randrange(3, 90)) for _ in range(draw.choice((1, 2, 3, 4)))
-    ]
+    goods = [(draw.choice(GOODS), draw.choice(COLORS), draw.randrange(3, 90)) for _ in range(draw.choice((1, 2, 3, 4)))]
     order = "; ".join(f"{item}, {colour}, {price} euros" for item, colour, price in goods)
     return draw.choice((
         f"Extract the name, age and city as JSON:\n{prose}", f"Write this order as JSON:\n{order}",

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from .corpus import TEXT, Document
-from .topics import CITIES, COLOURS, FOODS, GOODS, JOBS, NAMES, STYLES
+from .topics import CITIES, COLORS, FOODS, GOODS, JOBS, NAMES, STYLES
 
 PROSE = ("stories", "stories", "tales", "explain", "dialogue", "arithmetic")  # domains of the passages
 QUESTIONS = ("records", "explain", "arithmetic", "tales", "code")  # domains of the questions
@@ -62,7 +62,7 @@ class _Texts:
 
 def _copy(texts: _Texts) -> str:
     draw, text = texts.draw, texts.passage(texts.draw.choice((1, 2, 2, 3, 3, 4)))
-    word, other = draw.choice(re.findall(r"[A-Za-z]{3,}", text) or ["the"]), draw.choice((*NAMES, *FOODS, *COLOURS))
+    word, other = draw.choice(re.findall(r"[A-Za-z]{3,}", text) or ["the"]), draw.choice((*NAMES, *FOODS, *COLORS))
     foods = "\n".join(f"- {food}" for food in draw.sample(FOODS, draw.choice((3, 4, 5, 6))))
     return draw.choice((
         f"Repeat this text word for word:\n{text}", f"Repeat the following text exactly:\n{text}", f"Copy this text:\n{text}",
@@ -105,7 +105,7 @@ def _extract(texts: _Texts) -> str:
     csv = "\n".join(",".join(row) for row in table)
     records = "\n".join(" | ".join(f"{name}: {value}" for name, value in zip(head, row, strict=True)) for row in rows)
     goods = "; ".join(
-        f"{draw.choice((*FOODS, *GOODS))}, {draw.choice(COLOURS)}, {draw.randrange(1, 20)}.{draw.randrange(10)}0"
+        f"{draw.choice((*FOODS, *GOODS))}, {draw.choice(COLORS)}, {draw.randrange(1, 20)}.{draw.randrange(10)}0"
         for _ in range(3)
     )
     return draw.choice((

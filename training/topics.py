@@ -226,7 +226,7 @@ GOODS = (
     "a mirror",
     "a carpet",
 )
-COLOURS = ("red", "green", "black", "white", "grey", "brown", "orange", "purple")
+COLORS = ("red", "green", "black", "white", "grey", "brown", "orange", "purple")
 FOODS = (
     "two cups of rice", "one onion", "three carrots", "half a litre of milk", "a spoon of oil", "four potatoes", "two cloves of garlic",
     "a glass of water", "a tin of beans", "200 grams of cheese", "one lemon", "a handful of nuts", "six eggs", "a little pepper",

@@ -51,7 +51,7 @@ function positionBox(position, targetKind) {
   if (residual) box.append(small(residual.explanation));
   if (residual?.share != null) {
     const sentence = ` was drawn with ${probability(residual.share)} of the residual.`;
-    box.append(small(token(quote(position.text), "said"), sentence));
+    box.append(small(token(quote(position.text), "quoted"), sentence));
   }
   return box;
 }

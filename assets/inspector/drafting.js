@@ -66,7 +66,7 @@ function tokenBox({text, status, sign: mark, label, chance, after}, {tree, confi
     "div.la-h-drafted",
     make("span.la-h-token", sign(mark), token(text, status), unseen(`, ${label}`)),
     ...(known.length ? [make("span.la-h-chance", ...known, probability(chance))] : []),
-    ...(tree && after !== null ? [make("span.la-i-small.la-h-after", "after ", token(after, "said"))] : []),
+    ...(tree && after !== null ? [make("span.la-i-small.la-h-after", "after ", token(after, "quoted"))] : []),
   );
 }
 

@@ -54,7 +54,7 @@ function flowOf(pass) {
   return pass.kind === "drafted" ? flow(pass) : plain(pass);
 }
 
-const labelled = (label, text) => make("button.la-button", {type: "button", "aria-label": label}, text);
+const labeled = (label, text) => make("button.la-button", {type: "button", "aria-label": label}, text);
 
 export class Inspector {
   #at = null; // {laneIndex, stepIndex, pass}, while it is open
@@ -63,20 +63,20 @@ export class Inspector {
   #close;
   #go;
   #title = make("h3.la-i-title", {tabindex: "-1"});
-  #summary = make("p.la-i-says");
+  #summary = make("p.la-i-summary");
   #body = make("div.la-i-body");
   #crumbs = make("nav.la-i-crumbs", {"aria-label": "From the text to its token ids"});
-  #previous = labelled("Previous pass of this lane", "← previous");
-  #next = labelled("Next pass of this lane", "next →");
+  #previous = labeled("Previous pass of this lane", "← previous");
+  #next = labeled("Next pass of this lane", "next →");
 
   /** `close()` is called when the reader closes the panel, `go(lane, step)` when the reader chooses another pass. */
   constructor({close, go}) {
     this.#close = close;
     this.#go = go;
-    const closeButton = labelled("Close the inspector", "close");
+    const closeButton = labeled("Close the inspector", "close");
     const group = {role: "group", "aria-label": "Passes"};
     const buttons = make("div.la-i-buttons", group, this.#previous, this.#next, closeButton);
-    const head = make("div.la-i-head", make("div.la-i-says-box", this.#title, this.#summary), buttons);
+    const head = make("div.la-i-head", make("div.la-i-summary-box", this.#title, this.#summary), buttons);
     const attributes = {"aria-label": "Pass inspector", hidden: ""};
     this.node = make("section.la-inspector.la-i", attributes, this.#crumbs, head, this.#body);
     this.#previous.addEventListener("click", () => this.#step(-1));
@@ -153,7 +153,7 @@ export class Inspector {
     for (const box of boxes) box.classList.toggle("la-i-zoomed", box === chosen && Boolean(field));
     if (row >= 0 && boxes.length) {
       const {text} = maskOf(log, laneIndex, stepIndex)[row];
-      const label = [`row ${row}: `, token(quote(text), "said")];
+      const label = [`row ${row}: `, token(quote(text), "quoted")];
       crumbs.push(chosen ? crumb(make("span", ...label), to(chosen)) : make("span", ...label, ", not tested"));
     }
     this.#crumbs.replaceChildren(...crumbs.flatMap((node, i) => (i ? [" › ", node] : [node])));

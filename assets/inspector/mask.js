@@ -111,11 +111,11 @@ export class Mask {
     const row = this.#rows[this.#row];
     const other = this.#rows[this.#column];
     const isAttended = !other || row.attendsTo.includes(this.#column);
-    const column = other ? [`Column ${this.#column}: ${other.name}, `, token(quote(other.text), "said")] : [];
+    const column = other ? [`Column ${this.#column}: ${other.name}, `, token(quote(other.text), "quoted")] : [];
     this.#line.replaceChildren(
       make("b", `row ${this.#row}`),
       `: ${row.name}, `,
-      token(quote(row.text), "said"),
+      token(quote(row.text), "quoted"),
       `; attends to: ${attendsToLabel(this.#row, row.attendsTo)}. `,
       ...(other ? column : ["The text before it"]),
       `: ${isAttended ? "attended to" : "masked"}.`,

@@ -12,7 +12,7 @@ export const heading = text => make("h4.la-i-heading", text);
 export const small = (...children) => make("p.la-i-small", ...children);
 /** A sentence around a quotation of model text. */
 export const quoted = ({lead, quotation, tail}) =>
-  quotation === null ? [lead + tail] : [lead, "“", token(quotation, "said"), "”", tail];
+  quotation === null ? [lead + tail] : [lead, "“", token(quotation, "quoted"), "”", tail];
 
 export const clampShare = share => Math.max(0, Math.min(1, share));
 

@@ -88,7 +88,7 @@ function question({rows, passes}, shown) {
   const show = button("show", () => {
     const guess = Number(range.value);
     const result = make("b", `it is ${digits(passes)}.`);
-    const outcome = make("p.la-g-said", {tabindex: "-1"}, `You guessed ${tenths(guess)}; `, result);
+    const outcome = make("p.la-g-outcome", {tabindex: "-1"}, `You guessed ${tenths(guess)}; `, result);
     box.replaceChildren(outcome, ...shown(guess));
     outcome.focus();
   });

@@ -17,7 +17,7 @@ const element = part("la-race-timeline");
 let lastReply = performance.now();
 
 function show({text, share}) {
-  setText(part("la-says"), `Getting ready: ${text}.`);
+  setText(part("la-status-line"), `Getting ready: ${text}.`);
   setText(part("la-share"), percent(share, 0).replace("%", " %"));
   part("la-done").style.width = percent(share, 0);
 }
@@ -33,7 +33,7 @@ async function poll() {
     lastReply = performance.now();
     show(loading);
   } catch {
-    if (performance.now() - lastReply > REPLY_TIMEOUT_MS) setText(part("la-says"), NO_REPLY);
+    if (performance.now() - lastReply > REPLY_TIMEOUT_MS) setText(part("la-status-line"), NO_REPLY);
   }
   setTimeout(poll, POLL_MS);
 }

@@ -7,8 +7,8 @@ import {duration, isDone, tokensOf} from "./log.js";
 const MARGIN = {left: 52, right: 72, top: 10, bottom: 42}; // pixels, as all lengths here
 const RUG = 16; // height of the row of pass ticks under the axis
 const LINE = 14; // height of a label
-const COLOURS = ["paper", "ink", "ink-2", "rule", "accent", "draft", "own", "heat"];
-// Colours and dashes of the lanes before the last.
+const COLORS = ["paper", "ink", "ink-2", "rule", "accent", "draft", "own", "heat"];
+// Colors and dashes of the lanes before the last.
 const OTHER_LANES = [
   ["own", [7, 3]],
   ["heat", [2, 3]],
@@ -46,10 +46,10 @@ export class Chart {
   #horizon = {run: null, seconds: 0}; // end of the time axis of a running race; it never shrinks
   #last = null; // the last drawn {log, frame}
   #sizes = new ResizeObserver(() => this.#resize());
-  #themes = new MutationObserver(() => this.#readColours());
-  #readColours = () => {
+  #themes = new MutationObserver(() => this.#readColors());
+  #readColors = () => {
     const style = getComputedStyle(this.#root);
-    for (const name of COLOURS) this.#ink[name] = style.getPropertyValue(`--la-${name}`).trim() || "#777";
+    for (const name of COLORS) this.#ink[name] = style.getPropertyValue(`--la-${name}`).trim() || "#777";
     this.#ink.font = `12px ${style.fontFamily}`;
     this.#redraw();
   };
@@ -59,15 +59,15 @@ export class Chart {
     this.#sizes.observe(this.canvas);
     const classes = {attributes: true, attributeFilter: ["class"]};
     for (const node of [document.body, document.documentElement]) this.#themes.observe(node, classes);
-    // The style sheet may arrive after the script: read the colours again once everything has loaded.
-    window.addEventListener("load", this.#readColours);
-    this.#readColours();
+    // The style sheet may arrive after the script: read the colors again once everything has loaded.
+    window.addEventListener("load", this.#readColors);
+    this.#readColors();
   }
 
   destroy() {
     this.#sizes.disconnect();
     this.#themes.disconnect();
-    window.removeEventListener("load", this.#readColours);
+    window.removeEventListener("load", this.#readColors);
   }
 
   #resize() {
@@ -104,7 +104,7 @@ export class Chart {
     return this.#horizon.seconds;
   }
 
-  /** Draw one frame: lines up to the playhead in full colour, later passes faint. */
+  /** Draw one frame: lines up to the playhead in full color, later passes faint. */
   draw(log, frame) {
     this.#last = {log, frame};
     if (!this.#size.width) return;
@@ -115,12 +115,12 @@ export class Chart {
     if (!log.lanes.at(-1).naive) this.#drawRug(log.lanes.at(-1), frame.lanes.at(-1).settled, scale);
     const labels = log.lanes.map((lane, i) => {
       const isLast = i === log.lanes.length - 1;
-      const [colour, dash] = lane.naive
+      const [color, dash] = lane.naive
         ? ["draft", []]
         : isLast
           ? ["accent", []]
           : OTHER_LANES.at((i - 1) % OTHER_LANES.length);
-      return this.#drawLane(lane, frame.lanes[i].settled, frame.t, {scale, colour: this.#ink[colour], dash});
+      return this.#drawLane(lane, frame.lanes[i].settled, frame.t, {scale, color: this.#ink[color], dash});
     });
     this.#drawPlayhead(scale.x(Math.min(frame.t, scale.xMax)), scale);
     this.#drawLabels(labels);
@@ -133,25 +133,25 @@ export class Chart {
     this.#paint.stroke();
   }
 
-  #text(string, x, y, align, colour) {
-    this.#paint.fillStyle = colour;
+  #text(string, x, y, align, color) {
+    this.#paint.fillStyle = color;
     this.#paint.textAlign = align;
     this.#paint.fillText(string, x, y);
   }
 
   #drawAxes(scale) {
-    const {font, rule, "ink-2": grey} = this.#ink;
+    const {font, rule, "ink-2": gray} = this.#ink;
     Object.assign(this.#paint, {font, textBaseline: "middle", lineWidth: 1, strokeStyle: rule});
     for (const tokens of [0, Math.round(scale.yMax / 2), scale.yMax]) {
       const y = Math.round(scale.y(tokens)) + 0.5;
       this.#line(scale.left, y, scale.left + scale.width, y);
-      this.#text(String(tokens), scale.left - 8, y, "right", grey);
+      this.#text(String(tokens), scale.left - 8, y, "right", gray);
     }
     const step = niceStep(scale.xMax, Math.max(2, Math.min(6, scale.width / 90)));
     for (let t = 0; t <= scale.xMax * 1.0001; t += step) {
-      this.#text(t ? onAxis(t, step) : "0 s", scale.x(t), scale.base + RUG + LINE, "center", grey);
+      this.#text(t ? onAxis(t, step) : "0 s", scale.x(t), scale.base + RUG + LINE, "center", gray);
     }
-    this.#text("tokens", scale.left + 8, MARGIN.top + 10, "left", grey);
+    this.#text("tokens", scale.left + 8, MARGIN.top + 10, "left", gray);
   }
 
   /** One tick per pass under the axis; its height is the number of emitted tokens. Ticks after the playhead are
@@ -173,10 +173,10 @@ export class Chart {
     paint.globalAlpha = 1;
   }
 
-  /** Draw the line of a lane, faint after the playhead. Returns its label: {x, y, name, colour}. */
-  #drawLane(lane, settled, t, {scale, colour, dash}) {
+  /** Draw the line of a lane, faint after the playhead. Returns its label: {x, y, name, color}. */
+  #drawLane(lane, settled, t, {scale, color, dash}) {
     const paint = this.#paint;
-    paint.strokeStyle = colour;
+    paint.strokeStyle = color;
     paint.setLineDash(dash);
     Object.assign(paint, {lineWidth: 1, globalAlpha: 0.35});
     const end = this.#staircase(lane, lane.steps.length, lane.clock, scale);
@@ -187,7 +187,7 @@ export class Chart {
     paint.beginPath();
     paint.arc(head.x, head.y, 3.5, 0, 2 * Math.PI);
     paint.fill();
-    return {...end, name: lane.name, colour: lane.naive ? this.#ink["ink-2"] : this.#ink.ink};
+    return {...end, name: lane.name, color: lane.naive ? this.#ink["ink-2"] : this.#ink.ink};
   }
 
   /** Draw the first `count` passes of a lane, and a horizontal line to the time `until`. Returns the end: {x, y}. */
@@ -220,7 +220,7 @@ export class Chart {
       // A halo, so that no line crosses a name.
       Object.assign(this.#paint, {strokeStyle: this.#ink.paper, lineWidth: 5, textAlign: "left"});
       this.#paint.strokeText(label.name, label.x + 9, label.y);
-      this.#text(label.name, label.x + 9, label.y, "left", label.colour);
+      this.#text(label.name, label.x + 9, label.y, "left", label.color);
     });
   }
 

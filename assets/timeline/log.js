@@ -137,7 +137,7 @@ export function liveEdge(log) {
 }
 
 /** The nearest end of a pass of any lane after (`direction` 1) or before (-1) the time t. */
-export function neighbour(log, t, direction) {
+export function neighbor(log, t, direction) {
   let nearest = direction > 0 ? liveEdge(log) : 0;
   for (const lane of log.lanes) {
     const i = direction > 0 ? countUpTo(lane.ends, t) : countUpTo(lane.ends, t - 2 * EPSILON) - 1;

@@ -1,7 +1,7 @@
 /* playhead.js: the shown time `t`, in seconds on the lanes' clocks, and its rate. Measured times are never changed,
    only played slower or faster. */
 
-import {countUpTo, EPSILON, isDone, liveEdge, neighbour, tokensOf} from "./log.js";
+import {countUpTo, EPSILON, isDone, liveEdge, neighbor, tokensOf} from "./log.js";
 
 export const RATES = [1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4];
 const READABLE = 33; // tokens per second that a reader can follow
@@ -127,7 +127,7 @@ export class Playhead {
 
   /** Seek the nearest end of a pass after (1) or before (-1) the current time. */
   step(direction) {
-    this.seek(neighbour(this.#log, this.t, direction));
+    this.seek(neighbor(this.#log, this.t, direction));
   }
 
   toggle() {

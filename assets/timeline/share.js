@@ -1,5 +1,5 @@
 /* share.js: a race as a picture (1200 x 630 pixels) and as a short film of its first drafting passes, both drawn in
-   the browser with the page's light colours. */
+   the browser with the page's light colors. */
 
 import {ending, make, signs} from "../page/dom.js";
 import {duration, isDone} from "./log.js";
@@ -19,12 +19,12 @@ const PHASES = [
 const TINTS = {accepted: "accepted", rejected: "rejected", unvisited: "draft", ghost: "draft"};
 const MARKS = {accepted: "✓", rejected: "✕", unvisited: "·"};
 
-const colour = name => getComputedStyle(document.documentElement).getPropertyValue(`--la-${name}`);
+const color = name => getComputedStyle(document.documentElement).getPropertyValue(`--la-${name}`);
 
 /** Write a text at (x, y), cut to `maxWidth` pixels. Returns the x coordinate of its end. */
 function write(pen, string, x, y, {size = 26, weight = 400, fill = "ink", maxWidth = WIDTH - EDGE - x} = {}) {
   pen.font = `${weight} ${size}px ${FONT}`;
-  pen.fillStyle = colour(fill);
+  pen.fillStyle = color(fill);
   let text = string;
   const letters = [...string];
   while (letters.pop() && pen.measureText(text).width > maxWidth) text = `${letters.join("").trimEnd()}…`;
@@ -35,9 +35,9 @@ function write(pen, string, x, y, {size = 26, weight = 400, fill = "ink", maxWid
 function box(pen, text, x, y, {tint, isDashed = false, isStruck = false}) {
   pen.font = `400 30px ${FONT}`;
   const width = pen.measureText(text).width + 20;
-  pen.fillStyle = colour(`${tint}-tint`);
+  pen.fillStyle = color(`${tint}-tint`);
   pen.fillRect(x, y, width, 44);
-  pen.strokeStyle = colour(tint);
+  pen.strokeStyle = color(tint);
   pen.lineWidth = isDashed ? 1.5 : 2.5;
   pen.setLineDash(isDashed ? [5, 4] : []);
   pen.strokeRect(x, y, width, 44);
@@ -70,7 +70,7 @@ function scene(pen, step, context, phase, share, y) {
   });
   if (phase === "kept" && rejectedAt < 0 && added.length) box(pen, signs(added.join("")), x, y + 34, {tint: "own"});
   if (phase !== "check") return;
-  pen.fillStyle = colour("accent");
+  pen.fillStyle = color("accent");
   pen.fillRect(left - 6, y + 32 + share * 48, x - left + 4, 4);
 }
 
@@ -80,9 +80,9 @@ function createCanvas() {
 }
 
 function drawBackground(pen) {
-  pen.fillStyle = colour("paper");
+  pen.fillStyle = color("paper");
   pen.fillRect(0, 0, WIDTH, HEIGHT);
-  pen.fillStyle = colour("accent");
+  pen.fillStyle = color("accent");
   pen.fillRect(0, 0, WIDTH, 8);
   const end = write(pen, "Lookahead", EDGE, 70, {size: 34, weight: 700});
   write(pen, "speculative decoding, seen and measured", end + 20, 70, {fill: "ink-2"});

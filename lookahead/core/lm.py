@@ -95,19 +95,21 @@ class Target(LanguageModel, Protocol):
     def batches(self) -> bool:
         """Whether one pass can have rows of several texts."""
 
-    def can_take(self, other: Any) -> bool:
+    def can_copy_from(self, other: Any) -> bool:
         """Return whether the cache of `other` can be copied, because this model would compute the same values."""
 
-    def take(self, other: Any) -> None:
+    def copy_from(self, other: Any) -> None:
         """Copy the cache of `other` instead of reading its tokens."""
 
-    def together(self, lms: Sequence[Any], rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[torch.Tensor]:
+    def forward_batch(
+        self, lms: Sequence[Any], rows: Sequence[tuple[Sequence[int], Sequence[int]]]
+    ) -> list[torch.Tensor]:
         """Compute one pass for several texts that share this model. Each has rows (tokens, parents), as in `forward`."""
 
     def configured(self, draft: Any, drafting: Mapping[str, Any], attention: str | None) -> Any:
         """Return a context in which transformers' models have these settings; see `model/lm.py`."""
 
-    def read_plainly(self, tokens: Sequence[int]) -> None:
+    def read_with_transformers(self, tokens: Sequence[int]) -> None:
         """Compute one pass of transformers' model over these tokens."""
 
     def generate(self, prompt: Sequence[int], emit: Callable[[list[int]], None], *args: Any, **options: Any) -> None:

@@ -159,7 +159,7 @@ class Batch:
                 request.skip_drafting()
         proposed = perf_counter()
         target = self._lanes[0].models.target
-        logits = target.together([request.target for request in requests], [request.rows for request in requests])
+        logits = target.forward_batch([request.target for request in requests], [request.rows for request in requests])
         verified = perf_counter()
         costs = [self._cost(1 + len(request.draft), branch_count(request.draft.parents)) for request in requests]
         scale = (verified - proposed) / sum(costs)

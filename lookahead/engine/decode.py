@@ -52,9 +52,9 @@ class Request:
         """
         begin, prompt = perf_counter(), self.context[:-1]
         same = (other for other in others if other is not self and other.target.tokens == prompt)
-        source = next((other for other in same if self.target.can_take(other.target)), None)
+        source = next((other for other in same if self.target.can_copy_from(other.target)), None)
         if source:
-            self.target.take(source.target)
+            self.target.copy_from(source.target)
             self.read_s = source.read_s
         else:
             self.target.reset()

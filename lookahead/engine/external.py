@@ -61,7 +61,7 @@ class ExternalGenerator:
             start = perf_counter()
             for lm in (self.target, self.draft):
                 if lm and len(prompt) > 1:
-                    lm.read_plainly(prompt[:-1])
+                    lm.read_with_transformers(prompt[:-1])
             reading = perf_counter() - start
         yield Step("prefill", 0, verify_s=reading)
         context = list(prompt)

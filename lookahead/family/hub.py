@@ -72,7 +72,7 @@ class InspectedModel:
     location: str
     name: str
     folder: Path = Path()  # of the small files; empty until they are found
-    licence: str = ""
+    license: str = ""
     gated: bool = False
     sizes: dict[str, int] = field(default_factory=dict)  # file name -> bytes
     files: list[File] = field(default_factory=list)  # to be downloaded from the hub
@@ -148,12 +148,12 @@ def requested(spec: str, limits: Allowed | None) -> dict[str, str]:
         raise ModelError("models", spec, "the host of this server has switched loading off; use the loaded models.")
     parts = members(spec) if isinstance(spec, str) else [""]
     if not all(parts):
-        raise ModelError("models", spec, 'a name is missing; give "organisation/target+organisation/draft".')
+        raise ModelError("models", spec, 'a name is missing; give "organization/target+organization/draft".')
     if len(parts) == 1 and sources.FAMILY.fullmatch(parts[0]) and not Path(parts[0]).exists():
         return sources.locations(parts[0])
     for part in parts:
         if len(part) > LONGEST or not NAME.fullmatch(part) or ".." in part or Path(part).exists():
-            hint = 'give hub names, "organisation/target+organisation/draft"; folders cannot be opened from the page.'
+            hint = 'give hub names, "organization/target+organization/draft"; folders cannot be opened from the page.'
             raise ModelError("models", part, hint)
     if len(parts) > MOST:
         raise ModelError("models", spec, f"give a target and at most {MOST - 1} drafts.")
@@ -192,7 +192,7 @@ def check(
     compiled = False
     with suppress(ModelError):  # the checks report a damaged file
         compiled = inspected[0].has_folder and kernels.compiles(inspected[0].folder)
-    dtype = number_format.requested(dtype) or number_format.usual(memory.device(), compiled)
+    dtype = number_format.requested(dtype) or number_format.default(memory.device(), compiled)
     plan = Plan("+".join(members(spec)), inspected, dtype)
     plan.checks = compute(_checks, plan, limits, spare_bytes)
     for failed in plan.checks:
@@ -271,7 +271,7 @@ def _find(inspected: InspectedModel, trusted: bool, waiting: Callable[[int], Non
     if path.is_relative_to(sources.BUNDLED) or sources.source_of(path) or (trusted and is_folder(location)):
         return _use_folder(inspected, path)
     if not NAME.fullmatch(location):
-        raise ModelError("model", location, 'it is neither a folder nor a hub name; give "organisation/model".')
+        raise ModelError("model", location, 'it is neither a folder nor a hub name; give "organization/model".')
     try:
         info = HfApi().model_info(location, files_metadata=True, timeout=10, token=None if trusted else False)
     except Exception as error:  # the client raises many types
@@ -282,8 +282,8 @@ def _find(inspected: InspectedModel, trusted: bool, waiting: Callable[[int], Non
         names = [name for pair in SUGGESTED for name in (pair.target, pair.draft)]
         raise to_model_error(location, error, difflib.get_close_matches(location, names, 1)) from error
     card = info.card_data or {}
-    licence = card.get("license_name") or card.get("license") or ""
-    inspected.licence = ", ".join(licence) if isinstance(licence, list) else str(licence)
+    license = card.get("license_name") or card.get("license") or ""
+    inspected.license = ", ".join(license) if isinstance(license, list) else str(license)
     inspected.gated = bool(info.gated)
     inspected.sizes = {sibling.rfilename: sibling.size or 0 for sibling in info.siblings or ()}
     small = [File(location, info.sha or "", name, inspected.sizes[name]) for name in SMALL if name in inspected.sizes]
@@ -300,7 +300,7 @@ def _use_folder(inspected: InspectedModel, folder: Path) -> None:
     inspected.folder, inspected.name = folder, sources.display_name(inspected.location)
     source = sources.source_of(folder)
     if source or folder.is_relative_to(sources.BUNDLED):
-        inspected.licence = source.licence if source else "Built with Llama; see its card"
+        inspected.license = source.license if source else "Built with Llama; see its card"
     inspected.sizes = {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()}
 
 

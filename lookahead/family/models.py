@@ -199,7 +199,7 @@ def _read(
 ) -> tuple[PreTrainedTokenizerBase, dict[str, Forward]]:
     """Read the tokenizer and all language models, in the requested format or the default."""
     device, compiles = memory.device(), kernels.compiles(family.folders["target"])
-    dtype = requested or number_format.usual(device, compiles)
+    dtype = requested or number_format.default(device, compiles)
     spread = len(memory.gpus()) > 1 and _too_large(family.folders, dtype)
     tokenizer = _shared_tokenizer(family)
     if device.type == "cpu" and compiles:

@@ -32,7 +32,7 @@ def requested(name: str | torch.dtype | None = None) -> torch.dtype | None:
     return FORMATS[name]
 
 
-def usual(device: torch.device, compiled: bool = False) -> torch.dtype:
+def default(device: torch.device, compiled: bool = False) -> torch.dtype:
     """Return the default format on a device. `compiled` passes are computed by our kernels, others by torch."""
     fast = torch.cuda.is_bf16_supported() if device.type == "cuda" else compiled
     return torch.bfloat16 if fast else torch.float32

@@ -37,7 +37,7 @@ class RemoteSource:
     package: str
     file: str
     install: str
-    licence: str
+    license: str
 
     @property
     def gguf(self) -> Path | None:
@@ -133,7 +133,7 @@ def display_name(location: str) -> str:
     path = Path(location)
     if is_folder(location) and (source := source_of(path)):
         return source.repo
-    if path.is_relative_to(BUNDLED):  # trained partly on output of Llama 3.1, whose licence requires this name
+    if path.is_relative_to(BUNDLED):  # trained partly on output of Llama 3.1, whose license requires this name
         return f"Llama-{path.parent.name} {path.name}"
     return f"{path.parent.name}/{path.name}" if is_folder(location) else location
 

@@ -1,7 +1,7 @@
 """Suggested pairs from the hub: for a processor, for one GPU, for several GPUs.
 
 Models of a family have the same tokenizer, and their names begin alike. A trained head drafts for one target. Parameters and
-licences are as their authors state them.
+licenses are as their authors state them.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Pair:
     sizes: tuple[float, float]
     family: str  # the common start of the names of models with this tokenizer
     note: str
-    licence: str = "Apache 2.0"  # both licences, or the common one
+    license: str = "Apache 2.0"  # both licenses, or the common one
     head: bool = False  # whether the draft is a trained head
 
     @property

@@ -43,6 +43,6 @@ class CompiledCache(KeyValueCache):
         rounded, move = int(keys.dtype == torch.bfloat16), attend.move_columns().ctypes
         move(addresses, len(self.layers), *keys.shape[1:], rounded, start, columns.data_ptr(), len(columns))
 
-    def take(self, other):
-        super().take(other)
+    def copy_from(self, other):
+        super().copy_from(other)
         self._allocated, self._addresses = self.layers[0].keys.shape[2], self._addresses[:0]

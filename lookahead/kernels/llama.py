@@ -19,7 +19,7 @@ import torch
 from ..core import parallel
 from ..core.lm import DraftTree
 from ..model.cache import NOTHING
-from ..model.forward import EVERY, Forward, Part
+from ..model.forward import ALL_ROWS, Forward, Part
 from ..model.shape import Shape
 from . import attend, chain, heads, llama_pass
 from .cache import CompiledCache
@@ -131,11 +131,11 @@ class Llama(Forward):
         cache.lay_out(base + len(parents))
         return Columns.from_parents(parents, base, first)
 
-    def __call__(self, ids, positions, cache: CompiledCache, rows: Columns, only: slice = EVERY) -> torch.Tensor:
+    def __call__(self, ids, positions, cache: CompiledCache, rows: Columns, only: slice = ALL_ROWS) -> torch.Tensor:
         if isinstance(positions, slice) and positions.start + len(ids) > self._rotary.max_positions:
             # numpy truncates slices but raises for indices out of range.
             raise IndexError("a row is after the model's last position")
-        if isinstance(positions, slice) and only != EVERY and (parts := parallel.workers(len(ids) // PART_ROWS)) > 1:
+        if isinstance(positions, slice) and only != ALL_ROWS and (parts := parallel.workers(len(ids) // PART_ROWS)) > 1:
             return self._pipelined_prefill(ids.numpy(), positions.start, cache, rows, only, parts)
         row_positions = positions if isinstance(positions, slice) else rows.positions
         return self._prepare_pass(ids.numpy(), row_positions, [(cache, len(ids))], rows, only)()
@@ -165,7 +165,7 @@ class Llama(Forward):
 
         return torch.cat(parallel.map_parallel(run, range(parts)))
 
-    def together(self, parts: Sequence[Part]) -> list[torch.Tensor]:
+    def forward_batch(self, parts: Sequence[Part]) -> list[torch.Tensor]:
         rows = [len(part.tokens) for part in parts]
         groups = parallel.balanced(rows)
         # All passes are prepared before the first starts, because threads then compete for the GIL.
@@ -184,7 +184,7 @@ class Llama(Forward):
 
     def _prepare_pass(
         self, ids: np.ndarray, positions: slice | np.ndarray, caches: Sequence[tuple[CompiledCache, int]], rows: Columns,
-        only: slice = EVERY, pipeline: Pipeline = NOT_PIPELINED,
+        only: slice = ALL_ROWS, pipeline: Pipeline = NOT_PIPELINED,
     ) -> Callable[[], torch.Tensor]:  # fmt: skip
         """Return a function that computes a pass over rows of one or several texts.
 

@@ -130,9 +130,9 @@ class NotRolledBack(_Wrapped):
         self._reported += len(tokens)
         return self._part.extend(tokens)
 
-    def take(self, other):
+    def copy_from(self, other):
         self._reported = len(other.tokens)
-        self._part.take(other)
+        self._part.copy_from(other)
 
     def forward(self, tokens, parents):
         self._rows = len(tokens)

@@ -1,7 +1,7 @@
 """Figures of the Lab: claims, sweeps, batches, pass costs, dice and training.
 
 A measured value is a solid mark with error bars. Claimed and computed values differ in dash, hatching and shape, not only in
-colour. All functions accept partial results, so a figure can be drawn before a run ends.
+color. All functions accept partial results, so a figure can be drawn before a run ends.
 """
 
 import html
@@ -49,12 +49,12 @@ def expectations(
     )  # fmt: skip
     chart.horizontal_bars(120 + 30 * len(EXPERIMENTS))
 
-    def hollow(name: str, symbol: str, colour: str, medians: Sequence[tuple[Experiment, float, str]]) -> None:
+    def hollow(name: str, symbol: str, color: str, medians: Sequence[tuple[Experiment, float, str]]) -> None:
         if medians:
             chart.figure.add_scatter(
                 x=[median for _, median, _ in medians], y=[titles[e.id] for e, _, _ in medians], name=name,
                 mode="markers", customdata=[html.escape(label) for _, _, label in medians],
-                marker={"symbol": symbol, "size": 11, "color": colour, "line": {"width": 2}},
+                marker={"symbol": symbol, "size": 11, "color": color, "line": {"width": 2}},
                 hovertemplate="%{customdata}: %{x:.2f}x<extra></extra>",
             )  # fmt: skip
 
@@ -64,13 +64,13 @@ def expectations(
     others = [(e, *by_title[e.title]) for e in EXPERIMENTS.values() if e.title in by_title]
     hollow(f"measured on<br>{html.escape(machine)}", "diamond-open", chart.ink["ink"], others)
     if done:
-        arms, colour = [result.measured for result in done], chart.ink["lanes"][0]
+        arms, color = [result.measured for result in done], chart.ink["lanes"][0]
         chart.figure.add_scatter(
             x=[arm.median for arm in arms], y=[titles[result.experiment.id] for result in done], name=HERE,
             mode="markers+text", text=[f"<b>{ratio(arm.median)}</b>" for arm in arms], textposition="top center",
             textfont={"color": chart.ink["ink"]}, customdata=[[html.escape(arm.label), arm.low, arm.high] for arm in arms],
-            marker={"symbol": "diamond", "size": 12, "color": colour},
-            error_x=_errors(((arm.low, arm.median, arm.high) for arm in arms), colour),
+            marker={"symbol": "diamond", "size": 12, "color": color},
+            error_x=_errors(((arm.low, arm.median, arm.high) for arm in arms), color),
             hovertemplate="%{customdata[0]}: %{x:.2f}x, %{customdata[1]:.2f}x to %{customdata[2]:.2f}x<extra></extra>",
         )  # fmt: skip
     highs = [*(r.measured.high for r in done), *(e.high for e in claims), *(median for _, median, _ in others)]
@@ -92,9 +92,9 @@ def generations(result: Result | None, dark: bool = False) -> go.Figure:
         ("draft cost (naive passes)", [arm.mean("draft_cost") for arm in arms], "/", " passes", 2),
         ("speedup", [arm.median for arm in arms], "x", "x", 1),
     )
-    for name, values, hatch, unit, colour in kinds:
+    for name, values, hatch, unit, color in kinds:
         chart.bars(
-            values, [html.escape(arm.label) for arm in arms], name, chart.ink["lanes"][colour], hatch, cliponaxis=False,
+            values, [html.escape(arm.label) for arm in arms], name, chart.ink["lanes"][color], hatch, cliponaxis=False,
             text=[f"{decimal(value)}{unit}" for value in values], textposition="outside",
             textfont={"color": chart.ink["ink"]}, hovertemplate=f"%{{y}}: %{{x:.2f}}{unit}",
         )  # fmt: skip
@@ -133,22 +133,22 @@ def sweep(swept: Sweep, dark: bool = False) -> go.Figure:
     if not points:
         return chart.finish(NOTHING)
     if forecasts := swept.forecasts:
-        ks, colour = [forecast.k for forecast in forecasts], chart.ink["lanes"][2]
+        ks, color = [forecast.k for forecast in forecasts], chart.ink["lanes"][2]
         if all(forecast.interval for forecast in forecasts):
             lows, highs = zip(*(forecast.interval for forecast in forecasts), strict=True)
             chart.line(
-                [*ks, *reversed(ks)], [*highs, *reversed(lows)], "", colour, width=0, fill="toself", opacity=0.15,
-                hoverinfo="skip", fillcolor=colour, showlegend=False,
+                [*ks, *reversed(ks)], [*highs, *reversed(lows)], "", color, width=0, fill="toself", opacity=0.15,
+                hoverinfo="skip", fillcolor=color, showlegend=False,
             )  # fmt: skip
         chart.line(
-            ks, [forecast.speedup for forecast in forecasts], f"predicted from k = 1 and {LONG_K}", colour, "10px,3px,2px,3px",
+            ks, [forecast.speedup for forecast in forecasts], f"predicted from k = 1 and {LONG_K}", color, "10px,3px,2px,3px",
             hovertemplate="%{y:.2f}x",
         )  # fmt: skip
     theories = ("leviathan", "free rows", DOTTED, 3), ("priced", "measured costs", DASHED, 1)
-    for field, costs, dash, colour in theories:
+    for field, costs, dash, color in theories:
         predicted = {point.x: y for point in points if (y := getattr(point, field)) is not None}
         if predicted:
-            style = chart.ink["lanes"][colour], dash
+            style = chart.ink["lanes"][color], dash
             chart.line(predicted, predicted.values(), f"theory, {costs}", *style, hovertemplate="%{y:.2f}x")
     if all(float(point.x).is_integer() for point in points):
         chart.figure.update_xaxes(dtick=tick_step(max(point.x for point in points)))
@@ -196,13 +196,13 @@ def shared_pass(passes: Sequence[Sequence[tuple[int, int]]], number: int, dark: 
     if not passes:
         return chart.finish(NOTHING)
     texts = passes[min(number, len(passes)) - 1]
-    for name, counts, colour, hatch in (
+    for name, counts, color, hatch in (
         ("root (the text's last token)", [1] * len(texts), chart.ink["naive"], ""),
         ("drafted, accepted", [accepted for _, accepted in texts], chart.ink["lanes"][0], ""),
         ("drafted, not accepted", [drafted - accepted for drafted, accepted in texts], chart.ink["quiet"], "/"),
     ):
         names = map(str, range(1, len(texts) + 1))
-        chart.bars(counts, names, name, colour, hatch, hovertemplate="text %{y}: %{x}")
+        chart.bars(counts, names, name, color, hatch, hovertemplate="text %{y}: %{x}")
     widest = max(1 + drafted for drafted, _ in texts)
     chart.figure.update_xaxes(range=[0, max(8, widest)], dtick=1 if widest <= 12 else 4)
     chart.horizontal_bars(140 + 14 * max(6, len(texts)))
@@ -214,15 +214,15 @@ def what_if(ks: Sequence[int], lines: Sequence[tuple[Outcome, Outcome]], k: int,
     chart = Chart(dark, "draft length k", "predicted speedup (times naive)")
     if not lines:
         return chart.finish(NOTHING)
-    colour = chart.ink["lanes"][0]
+    color = chart.ink["lanes"][0]
     settings, oracles = zip(*lines, strict=True)
-    for outcomes, style in ((oracles, (chart.ink["quiet"], DASHED, 1.5)), (settings, (colour, "solid", 2.5))):
+    for outcomes, style in ((oracles, (chart.ink["quiet"], DASHED, 1.5)), (settings, (color, "solid", 2.5))):
         chart.line(
             ks, [outcome.speedup for outcome in outcomes], html.escape(outcomes[0].method), *style, mode="lines+markers",
             marker={"size": 7}, customdata=[[outcome.tokens_per_pass, len(outcome.steps)] for outcome in outcomes],
             hovertemplate="k = %{x}: %{y:.2f}x, %{customdata[0]:.2f} tokens per pass in %{customdata[1]} passes",
         )  # fmt: skip
-    chart.figure.add_vline(x=k, line={"color": colour, "width": 1})
+    chart.figure.add_vline(x=k, line={"color": color, "width": 1})
     chart.figure.update_xaxes(dtick=tick_step(max(ks)), range=[min(ks) - 0.5, max(ks) + 0.5])
     return _against_naive(chart)
 
@@ -230,7 +230,7 @@ def what_if(ks: Sequence[int], lines: Sequence[tuple[Outcome, Outcome]], k: int,
 def speedup_surface(costs: PassCosts, points: Sequence[Point] = (), dark: bool = False) -> go.Figure:
     """Draw the draft model's predicted speedup as contours over draft length and acceptance rate.
 
-    The prediction uses the measured pass costs. The thick contour is at speedup 1. `points` are labelled with the measured
+    The prediction uses the measured pass costs. The thick contour is at speedup 1. `points` are labeled with the measured
     speedup.
     """
     chart = Chart(dark, "draft length k", "acceptance (% of tested tokens)")
@@ -273,13 +273,13 @@ def cost_curve(curve: CostCurve, dark: bool = False) -> go.Figure:
 
 
 def formats(comparison: Comparison, dark: bool = False) -> go.Figure:
-    """Draw the time of a pass over its rows for each number format (dash) and thread count (colour).
+    """Draw the time of a pass over its rows for each number format (dash) and thread count (color).
 
     The combination in use has a thick line.
     """
     chart = Chart(dark, "rows in a pass", "time of a pass (ms)")
     used, counts = comparison.in_use, sorted({c.threads or 0 for c in comparison.combinations})
-    counts.sort(key=lambda n: n != (used.threads or 0))  # the count in use has the first colour
+    counts.sort(key=lambda n: n != (used.threads or 0))  # the count in use has the first color
     for c in comparison.measured:
         style, other = counts.index(c.threads or 0), c.dtype != used.dtype
         chart.line(
@@ -328,18 +328,18 @@ def _naive(chart: Chart) -> dict[str, Any]:
     return {"color": chart.ink["naive"], "dash": DOTTED, "width": 1.5}
 
 
-def _errors(values: Iterable[tuple[float, float, float]], colour: str) -> dict[str, Any]:
+def _errors(values: Iterable[tuple[float, float, float]], color: str) -> dict[str, Any]:
     """Return error bars for triples (low, value, high)."""
     lows, centers, highs = np.array([*values]).T
     return {
-        "type": "data", "symmetric": False, "array": highs - centers, "arrayminus": centers - lows, "color": colour,
+        "type": "data", "symmetric": False, "array": highs - centers, "arrayminus": centers - lows, "color": color,
         "thickness": 1.5, "width": 5,
     }  # fmt: skip
 
 
 def _measured(chart: Chart) -> dict[str, Any]:
     marker = {"symbol": "circle", "size": 9}
-    return {"colour": chart.ink["lanes"][0], "width": 2.5, "mode": "lines+markers", "marker": marker}
+    return {"color": chart.ink["lanes"][0], "width": 2.5, "mode": "lines+markers", "marker": marker}
 
 
 def _hatched(chart: Chart) -> dict[str, Any]:

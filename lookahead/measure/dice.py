@@ -15,7 +15,7 @@ from ..core.events import Draft, Settings, whole_number
 P = (0.30, 0.22, 0.16, 0.12, 0.08, 0.06, 0.04, 0.02)  # the target's distribution
 Q = (0.08, 0.34, 0.06, 0.20, 0.02, 0.16, 0.10, 0.04)  # the drafter's
 TEMPERATURE = 0.7
-THROWS, EVERY, MOST_THROWS = 4000, 50, 1_000_000
+THROWS, MIN_INTERVAL, MOST_THROWS = 4000, 50, 1_000_000
 FREEDOM = len(P) - 1  # degrees of freedom of the chi-square test
 LEAST = 5.0  # the test needs this expected count of every token
 CONTEXT = (0,)
@@ -52,7 +52,9 @@ class Histogram:
 NOTHING = Histogram(0, THROWS, (0,) * len(P), 0)
 
 
-def throw(throws: int = THROWS, every: int = EVERY, rule: Callable[[Settings], Rule] = rule_for) -> Iterator[Histogram]:
+def throw(
+    throws: int = THROWS, every: int = MIN_INTERVAL, rule: Callable[[Settings], Rule] = rule_for
+) -> Iterator[Histogram]:
     """Draft, test and count `throws` tokens; yields the histogram after `every` throws and at the end.
 
     `rule` returns the acceptance rule for settings. Raises `SettingsError` before the first throw.

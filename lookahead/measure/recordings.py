@@ -16,7 +16,7 @@ from ..core.folders import ASSETS
 from ..trace.export import round_floats
 from ..trace.schema import SCHEMA
 from ..trace.trace import Trace
-from .scenarios import EVERY, Scenario
+from .scenarios import ALL_SCENARIOS, Scenario
 
 if TYPE_CHECKING:  # the loading page reads recordings before models can be imported
     from ..family.models import Models
@@ -28,8 +28,8 @@ SEED = 0
 
 
 def choose(ids: str | None, family: str) -> list[Scenario]:
-    """Return a family's scenarios with ids in "id,id", or all for None, in the order of `EVERY`. Raises `SettingsError`."""
-    by_id = {scenario.id: scenario for scenario in EVERY if scenario.family == family}
+    """Return a family's scenarios with ids in "id,id", or all for None, in the order of `ALL_SCENARIOS`. Raises `SettingsError`."""
+    by_id = {scenario.id: scenario for scenario in ALL_SCENARIOS if scenario.family == family}
     chosen = [*by_id] if ids is None else [part.strip() for part in ids.split(",")]
     for id in chosen:
         if id not in by_id:
@@ -88,6 +88,6 @@ def _writing(out: Path) -> Iterator[None]:
 def read(scenario: str, folder: Path = FOLDER) -> Trace | None:
     """Return the recording of the scenario with this id, or None. Raises `TraceError` for an invalid file."""
     path = folder / f"{scenario}.json"
-    if scenario not in (bundled.id for bundled in EVERY) or not path.is_file():
+    if scenario not in (bundled.id for bundled in ALL_SCENARIOS) or not path.is_file():
         return None
     return Trace.from_json(path.read_bytes())

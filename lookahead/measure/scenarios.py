@@ -159,7 +159,7 @@ TAUGHT: tuple[Scenario, ...] = (
         "same-text-wrong-draft", "same text, mismatched draft", "story", FROG, "draft", "The same settings with a draft model trained without stories.", options={"k": 4, "draft": "offdomain"},
     ),
 )  # fmt: skip
-EVERY = (*CHIPS, *TAUGHT)
+ALL_SCENARIOS = (*CHIPS, *TAUGHT)
 
 # The bench prompts for chat models: seven kinds with six prompts each. The drafters were not trained on them.
 ANSWERS_BENCH: tuple[Scenario, ...] = (

@@ -1,6 +1,7 @@
 """Tables in Markdown, and the sections of Markdown files that commands update."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def report_markdown(report: Mapping[str, Any], shown: Iterable[Table]) -> str:
-    """Return the tables in Markdown, without empty ones, followed by the machine or the servers and the report's note."""
+    """Return the tables in Markdown, without empty ones, followed by the machine or the servers, the report's note and the date."""
     parts = [markdown_table(head, rows) for head, rows in shown if rows]
-    return "\n\n".join([*parts, f"{measured_where(report)}; {report['note']}."])
+    return "\n\n".join([*parts, f"{measured_where(report)}; {report['note']}; measured on {date.today()}."])
 
 
 def measured_where(report: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Terminal output of commands: coloured tokens, tables and a progress bar.
+"""Terminal output of commands: colored tokens, tables and a progress bar.
 
 Text from prompts and models is untrusted: its markup is not interpreted, and control characters are removed.
 """

@@ -114,7 +114,7 @@ class KeyValueCache:
             layer.keys[:, :, start:stop] = layer.keys.index_select(2, columns)
             layer.values[:, :, start:stop] = layer.values.index_select(2, columns)
 
-    def take(self, other: KeyValueCache) -> None:
+    def copy_from(self, other: KeyValueCache) -> None:
         """Copy another cache of the same model. If this cache stores hidden states, the other must store the same."""
         length = other.length()
         self.lay_out(length)

@@ -25,7 +25,7 @@ from transformers.cache_utils import DynamicLayer
 
 from ..core.tree import ancestor_mask, is_chain
 from .cache import KeyValueCache
-from .forward import EVERY
+from .forward import ALL_ROWS
 from .modules import Modules
 
 ROWS = (1, 2, 4, 8, 16, 32, 64)  # a pass with more rows, such as a prompt's, is launched kernel by kernel
@@ -182,7 +182,7 @@ class CudaGraphs(Modules):
         return Visible(base, torch.tensor(ancestor_mask(parents)[first:]))
 
     @torch.inference_mode()
-    def __call__(self, ids, positions, cache: _Cache, rows: Visible, only: slice = EVERY):
+    def __call__(self, ids, positions, cache: _Cache, rows: Visible, only: slice = ALL_ROWS):
         n, buffers = len(ids), cache.buffers
         first = rows.base + rows.rows.shape[1] - n  # column of the first row
         if isinstance(positions, slice):
@@ -202,7 +202,7 @@ class CudaGraphs(Modules):
             layer.length = first + n
         return logits
 
-    def _run(self, buffers: _Buffers, inputs: _Inputs, states: bool = False, only: slice = EVERY) -> Output:
+    def _run(self, buffers: _Buffers, inputs: _Inputs, states: bool = False, only: slice = ALL_ROWS) -> Output:
         """Run one pass over `inputs`; return logits of the rows in `only`, and hidden states if `states` is set."""
         buffers.columns = inputs.columns
         out = self._output(inputs.ids, inputs.positions, buffers.dynamic, inputs.mask, only, states)

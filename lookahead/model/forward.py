@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-EVERY = slice(None)
+ALL_ROWS = slice(None)
 
 
 class Part(NamedTuple):
@@ -86,11 +86,11 @@ class Forward(ABC):
 
     @abstractmethod
     def __call__(
-        self, ids: torch.Tensor, positions: torch.Tensor | slice, cache: KeyValueCache, rows: Any, only: slice = EVERY
+        self, ids: torch.Tensor, positions: torch.Tensor | slice, cache: KeyValueCache, rows: Any, only: slice = ALL_ROWS
     ) -> torch.Tensor:  # fmt: skip
         """Return logits [rows, vocab], or those of `only`, for ids [rows] at positions [rows], a slice for chains."""
 
-    def together(self, parts: Sequence[Part]) -> list[torch.Tensor]:
+    def forward_batch(self, parts: Sequence[Part]) -> list[torch.Tensor]:
         """Return logits [rows, vocab] for each part. If the model `batches`, it runs one pass and the logits are float32."""
         return [self(torch.tensor(part.tokens, device=self.device), *part[1:]) for part in parts]
 

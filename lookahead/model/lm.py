@@ -18,7 +18,7 @@ import torch
 
 from ..core.lm import PREFILL_ROWS, DraftRequest, DraftTree
 from ..core.tree import depths, is_chain
-from .forward import EVERY, Forward, Part
+from .forward import ALL_ROWS, Forward, Part
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -80,7 +80,7 @@ class CachedLM:
             torch.cuda.synchronize(self.device)
 
     def forward(
-        self, tokens: Sequence[int], parents: Sequence[int] | None = None, only: slice = EVERY, first: int = 0
+        self, tokens: Sequence[int], parents: Sequence[int] | None = None, only: slice = ALL_ROWS, first: int = 0
     ) -> torch.Tensor:
         """Run rows after the cache; return logits [rows, vocab], or those of the rows in `only`.
 
@@ -136,16 +136,16 @@ class CachedLM:
             self.keep(range(len(chunk)))
         return logits
 
-    def can_take(self, other: CachedLM) -> bool:
-        """Whether `take` is possible: `other` has the same model and stores the same hidden states, if any are needed."""
+    def can_copy_from(self, other: CachedLM) -> bool:
+        """Whether `copy_from` is possible: `other` has the same model and stores the same hidden states, if any are needed."""
         return other.passes is self.passes and (not self.taps or self.taps == other.taps)
 
     @torch.inference_mode()
-    def take(self, other: CachedLM) -> None:
-        """Replace the cache by a copy of `other`'s, instead of reading its text. See `can_take`."""
+    def copy_from(self, other: CachedLM) -> None:
+        """Replace the cache by a copy of `other`'s, instead of reading its text. See `can_copy_from`."""
         self.reset()
         if other.tokens:
-            self.cache.take(other.cache)
+            self.cache.copy_from(other.cache)
         self.tokens = list(other.tokens)
 
     def draft_chain(self, tokens: Sequence[int], request: DraftRequest) -> tuple[list[int], list[float]] | None:
@@ -222,7 +222,7 @@ class CachedLM:
                 if attention:
                     model.set_attn_implementation(name)
 
-    def read_plainly(self, tokens: Sequence[int]) -> None:
+    def read_with_transformers(self, tokens: Sequence[int]) -> None:
         """Run one pass of transformers' model over tokens, as `generate` reads a prompt."""
         with torch.no_grad():
             self.model(torch.tensor([tokens], device=self.model.device), use_cache=True, logits_to_keep=1)
@@ -277,7 +277,9 @@ class CachedLM:
         )  # fmt: skip
 
     @staticmethod
-    def together(lms: Sequence[CachedLM], rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[torch.Tensor]:
+    def forward_batch(
+        lms: Sequence[CachedLM], rows: Sequence[tuple[Sequence[int], Sequence[int]]]
+    ) -> list[torch.Tensor]:
         """Run `forward` for several texts that share a model, with (tokens, parents) each; return logits [rows, vocab] per text.
 
         If the model `batches`, this is one pass, and each text is charged its time in proportion to its rows.
@@ -286,7 +288,9 @@ class CachedLM:
         if len(lms) == 1 or not passes.batches:
             return [lm.forward(tokens, parents) for lm, (tokens, parents) in zip(lms, rows, strict=True)]
         start = perf_counter()
-        logits = passes.together([lm._part(tokens, parents) for lm, (tokens, parents) in zip(lms, rows, strict=True)])
+        logits = passes.forward_batch(
+            [lm._part(tokens, parents) for lm, (tokens, parents) in zip(lms, rows, strict=True)]
+        )
         row_s = (perf_counter() - start) / sum(len(tokens) for tokens, _ in rows)
         for lm, (tokens, _) in zip(lms, rows, strict=True):
             lm.seconds += row_s * len(tokens)

@@ -20,7 +20,7 @@ from transformers.masking_utils import eager_mask
 
 from ..core.events import ModelError
 from .cache import CacheLayer, KeyValueCache
-from .forward import EVERY, IMPLEMENTATIONS, Forward
+from .forward import ALL_ROWS, IMPLEMENTATIONS, Forward
 from .shape import Shape
 
 ATTENTION = "lookahead"
@@ -145,7 +145,7 @@ class Modules(Forward):
         return _ModulesCache(self.model, self.layers)
 
     @torch.inference_mode()
-    def __call__(self, ids, positions, cache: _ModulesCache, rows: torch.Tensor | None, only: slice = EVERY):
+    def __call__(self, ids, positions, cache: _ModulesCache, rows: torch.Tensor | None, only: slice = ALL_ROWS):
         if isinstance(positions, slice):
             positions = torch.arange(positions.start, positions.stop, device=self.device)
         start = cache.length()

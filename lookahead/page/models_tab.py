@@ -31,7 +31,7 @@ TOPICS = {"hub": "found", "cache": "rollback", "head": "trained head", "host": "
 ANY = (
     "Enter the names of a target and a draft model on the hub. They must share one vocabulary, and their caches must support "
     "rollback. Instead of a draft model, or after it, you can name a trained head for that target: EAGLE-3, DFlash, DSpark or "
-    "Medusa. <b>Check</b> reads sizes, licences and tokenizers from the hub and loads nothing. <b>Load</b> checks, downloads and "
+    "Medusa. <b>Check</b> reads sizes, licenses and tokenizers from the hub and loads nothing. <b>Load</b> checks, downloads and "
     "measures. Only safetensors files are read, and no code of a model is run."
 )
 LOADING = (
@@ -42,15 +42,15 @@ LISTED = " This host allows the suggested pairs only."
 AT_MOST = " This host allows at most {most} of weights in memory."
 OFF = (
     "The host of this server has switched loading off. To race a pair of your own, run Lookahead yourself: "
-    "<code>python app.py --models organisation/target+organisation/draft</code>."
+    "<code>python app.py --models organization/target+organization/draft</code>."
 )
-CARDS = "The authors state these sizes and licences. Each pair should share a tokenizer. Check reads the actual files."
+CARDS = "The authors state these sizes and licenses. Each pair should share a tokenizer. Check reads the actual files."
 BUILT = (
     "<b>Built with Llama.</b> We trained the bundled models from scratch. Part of their training text was written by Llama 3.1, which is "
     "licensed under the Llama 3.1 Community License, Copyright © Meta Platforms, Inc. All Rights Reserved. Their card, "
-    "<code>assets/models/pocket/README.md</code>, names every source and its licence."
+    "<code>assets/models/pocket/README.md</code>, names every source and its license."
 )
-ARRIVED = '<p class="la-says" role="status" data-arrived="{}">Ready. The page is reloading.</p>'
+ARRIVED = '<p class="la-status-line" role="status" data-arrived="{}">Ready. The page is reloading.</p>'
 STOPPED = "Stopped. The loaded models have not changed."
 
 
@@ -76,8 +76,8 @@ def tab(server: ServerState, choosing: gr.Tab) -> None:
         line, plan = markup(), markup()
         markup("<h3>Suggested pairs</h3>")
         prose(CARDS)
-        for room, suggestions in groupby(SUGGESTED, lambda suggestion: suggestion.device):
-            markup(f'<h4 class="la-room">For {room}</h4>')
+        for device, suggestions in groupby(SUGGESTED, lambda suggestion: suggestion.device):
+            markup(f'<h4 class="la-device">For {device}</h4>')
             for suggestion in suggestions:
                 _row(suggestion, pair, allowed)
         if allowed:
@@ -93,7 +93,7 @@ def _row(pair: Pair, field: gr.Textbox, allowed: bool) -> None:
     with gr.Row(elem_classes="la-claim la-suggested"):
         markup(
             f"<b>{html.escape(pair.target)}</b><b>+ {html.escape(pair.draft)}</b>"
-            f"<span>{sizes} parameters. {html.escape(pair.licence)}. {html.escape(pair.note)}</span>"
+            f"<span>{sizes} parameters. {html.escape(pair.license)}. {html.escape(pair.note)}</span>"
         )
         if allowed:
             fill = gr.Button("fill in", size="sm", scale=0, min_width=80)
@@ -122,29 +122,29 @@ def _family(family: Family, titled: bool) -> str:
             role, name, millions(numbers) if numbers else "shared with the target",
             size(nbytes) if nbytes else "no extra memory",
             f"{seconds(curves[role].pass_s(1))}{', in 8 bits' if lm.eight_bits else ''}",
-            "" if skip else _licence(family, role),
+            "" if skip else _license(family, role),
         ])  # fmt: skip
     for role, head in loaded.heads.items():
         costs = loaded.costs.drafters[role]
         rows.append([
             role, f"{loaded.names[role]}, a trained head", millions(head.parameters), size(head.nbytes),
-            f"{seconds(costs.token_s + sum(costs.cold_s[:1]))} for the first token", _licence(family, role),
+            f"{seconds(costs.token_s + sum(costs.cold_s[:1]))} for the first token", _license(family, role),
         ])  # fmt: skip
     gpus, device = len(loaded.target.passes.devices), describe_machine(loaded).device
     hardware = f"{gpus} GPUs" if gpus > 1 else device if device != "cpu" else "the processor"
     facts = f"{loaded.dtype} on {hardware}, {loaded.exactness}. {exactness(loaded)}"
-    heads = ["", "model", "parameters", "memory", "time per pass", "licence"]
+    heads = ["", "model", "parameters", "memory", "time per pass", "license"]
     built = f'<p class="la-caption">{BUILT}</p>' if loaded.spec == DEFAULT_FAMILY else ""
     title = f'<h4 class="la-familyname">{html.escape(family_title(loaded.spec))}</h4>' if titled else ""
     return f'{title}<p class="la-prose">{html.escape(facts)}</p>{table(heads, rows)}{built}'
 
 
-def _licence(family: Family, role: str) -> str:
+def _license(family: Family, role: str) -> str:
     spec, name = family.models.spec, family.models.names[role]
     if spec == DEFAULT_FAMILY:
         return "Built with Llama"
     source = sources.named(spec)
-    return family.licences.get(name, "") or (source.licence if source else "") or "see the model's page"
+    return family.licenses.get(name, "") or (source.license if source else "") or "see the model's page"
 
 
 def _check(server: ServerState, spec: str) -> Iterator[list[Any]]:
@@ -176,7 +176,7 @@ def plan_html(plan: hub.Plan) -> str:
         [model.role, model.name, model.architecture, millions(model.parameters) if model.parameters else "",
          size(model.missing) if model.missing else "nothing" if model.bytes else "",
          *(size(model.memory(dtype)) if model.parameters else "" for dtype in BOTH),
-         model.licence + (", gated" if model.gated else "")]
+         model.license + (", gated" if model.gated else "")]
         for model in plan.models
     ]  # fmt: skip
     if len(rows) > 1 and all(model.parameters for model in plan.models):
@@ -184,7 +184,7 @@ def plan_html(plan: hub.Plan) -> str:
         rows.append(["total", "", "", millions(total), size(plan.missing) if plan.missing else "nothing",
                      *(size(plan.memory(dtype)) for dtype in BOTH), ""])  # fmt: skip
     types = [f"in {dtype}".replace("torch.", "") + (", used here" if dtype == plan.dtype else "") for dtype in BOTH]
-    sizes = table(["", "model", "kind", "parameters", "to download", *types, "licence"], rows)
+    sizes = table(["", "model", "kind", "parameters", "to download", *types, "license"], rows)
     result = "This pair cannot be used here." if plan.refused else "This pair can be loaded."
     if not plan.refused and plan.missing:
         result = f"This pair can be loaded: {size(plan.missing)} to download."

@@ -14,7 +14,7 @@ import gradio as gr
 from ..core.events import RULES, LookaheadError
 from ..core.text_files import csv_file
 from ..engine.methods import all_methods, method_label, methods_with, needed_by
-from ..measure.scenarios import ANSWERS, CHIPS, EVERY, SCENARIOS, Scenario
+from ..measure.scenarios import ALL_SCENARIOS, ANSWERS, CHIPS, SCENARIOS, Scenario
 from ..model.heads.shape import KINDS
 from ..server import form, race_job
 from ..server.limits import Limits
@@ -244,22 +244,22 @@ def _shown(scenario: str) -> str:
 
 def arrive(server: ServerState, query: dict[str, str]) -> dict[str, Any]:
     """Return the values of a link, by name: a recording at a pass, or a filled-in form. No race is run."""
-    families, usual = offered(server), server.families.usual.models.spec
-    scenario = next((s for s in EVERY if s.id == query.get("recording")), None)
+    families, default = offered(server), server.families.default.models.spec
+    scenario = next((s for s in ALL_SCENARIOS if s.id == query.get("recording")), None)
     if scenario:
-        family = scenario.family if scenario.family in families else usual
+        family = scenario.family if scenario.family in families else default
         return _recorded(server, scenario, family, query.get("pass", ""))
     try:
         if "recording" in query:
-            form.require_choice("recording", query["recording"][:200], [s.id for s in EVERY])
+            form.require_choice("recording", query["recording"][:200], [s.id for s in ALL_SCENARIOS])
         if "prompt" not in query:
-            family = form.require_choice("family", query.get("family", usual), families)
+            family = form.require_choice("family", query.get("family", default), families)
             first = _first(server, family)
             if first is not SCENARIOS[0]:
                 return _recorded(server, first, family)
             return {"family": family} if "family" in query else {}
         drafts = partial(_draft_names, server)
-        prompt, method, also, fields = form.from_link({"family": usual, **query}, families, drafts, server.limits)
+        prompt, method, also, fields = form.from_link({"family": default, **query}, families, drafts, server.limits)
     except LookaheadError as error:
         return {"lanes": refusal(f"This link is not valid. {error}")}
     race = "the servers" if is_servers(fields["family"]) else ", ".join([*also, method]) + " and naive"

@@ -124,7 +124,7 @@ def _add(server: ServerState, plan: hub.Plan, files: dict[str, Path], progress: 
     server.free_memory(int(memory.SPARE * plan.memory(plan.dtype)))
     ready = models.load(plan.spec, progress, folder_of=files)
     progress("Ready", 1.0)  # the last point at which the job can be cancelled
-    server.families.add(ready, {known.name: known.licence for known in plan.models})
+    server.families.add(ready, {known.name: known.license for known in plan.models})
 
 
 def measure_again(server: ServerState, spec: str) -> Job[None]:

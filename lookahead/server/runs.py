@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.wording import setting_labels
 from ..measure import recordings
-from ..measure.scenarios import DEFAULT_FAMILY, EVERY
+from ..measure.scenarios import ALL_SCENARIOS, DEFAULT_FAMILY
 from ..trace import wire
 from ..trace.wire import End, Event
 
@@ -54,7 +54,7 @@ def recording(scenario: str, at: int | None = None, caption: str = "") -> str:
     trace = recordings.read(scenario)
     if trace is None:
         return ""
-    preset = next(preset for preset in EVERY if preset.id == scenario)
+    preset = next(preset for preset in ALL_SCENARIOS if preset.id == scenario)
     changes = f" ({', '.join(setting_labels(preset.options))})" if setting_labels(preset.options) else ""
     caption = caption or f"{preset.note}{changes} {CAPTION if trace.models.spec == DEFAULT_FAMILY else REAL_TIME}"
     events = wire.events(trace, caption.format(cpu=trace.machine.cpu), link=f"?recording={scenario}", at=at)

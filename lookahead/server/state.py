@@ -36,10 +36,10 @@ def family_title(spec: str) -> str:
 
 @dataclass(slots=True, eq=False)
 class Family:
-    """A loaded family, with the known licences of its models by name. If `stays` is set, it is never unloaded."""
+    """A loaded family, with the known licenses of its models by name. If `stays` is set, it is never unloaded."""
 
     models: Models
-    licences: Mapping[str, str] = field(default_factory=dict)
+    licenses: Mapping[str, str] = field(default_factory=dict)
     stays: bool = False
     used: int = 0  # a larger number is a later use
 
@@ -63,7 +63,7 @@ class Families:
         return next(iter(self))
 
     @property
-    def usual(self) -> Family:
+    def default(self) -> Family:
         """The family of the lessons and of links that name no family; if it is not loaded, the first."""
         return self.shown(DEFAULT_FAMILY)
 
@@ -111,8 +111,8 @@ class Families:
     def forget(self, visitor: str) -> None:
         self._chosen.pop(visitor, None)
 
-    def add(self, models: Models, licences: Mapping[str, str]) -> None:
-        self._loaded[models.spec] = Family(models, licences, used=next(self._uses))
+    def add(self, models: Models, licenses: Mapping[str, str]) -> None:
+        self._loaded[models.spec] = Family(models, licenses, used=next(self._uses))
 
     def replace_models(self, models: Models) -> None:
         """Replace the models of a family that was measured again, unless it has been unloaded."""

@@ -24,11 +24,11 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from starlette.routing import Mount, Route
 
 from ..core.numbers import percent
-from ..measure.scenarios import EVERY
+from ..measure.scenarios import ALL_SCENARIOS
 from ..trace import assets
 from .runs import parse_pass, recording
 
-BY_ID = {scenario.id: scenario for scenario in EVERY}
+BY_ID = {scenario.id: scenario for scenario in ALL_SCENARIOS}
 FIRST_PORT, PORTS = 7860, 100  # as Gradio chooses, if none is set
 CAPTION = "A recording from {cpu}, while this machine gets ready."
 TITLE = "Lookahead: speculative decoding, seen and measured"
@@ -83,7 +83,7 @@ class WebServer:
     def _loading_page(self, request: Request) -> HTMLResponse:
         scenario = request.query_params.get("recording", "")
         at = parse_pass(request.query_params.get("pass", "")) if scenario else None
-        return HTMLResponse(_page(scenario if scenario in BY_ID else EVERY[0].id, at), headers=FRESH)
+        return HTMLResponse(_page(scenario if scenario in BY_ID else ALL_SCENARIOS[0].id, at), headers=FRESH)
 
     async def _progress(self, request: Request) -> JSONResponse:
         progress = {"status": "loading", "ready": False, "text": self.text, "share": round(self.share, 2)}
@@ -109,7 +109,7 @@ async def _listening(host: str, ports: range) -> list[socket.socket]:
                 raise
 
 
-@lru_cache(maxsize=len(EVERY))
+@lru_cache(maxsize=len(ALL_SCENARIOS))
 def _page(scenario: str, at: int | None) -> str:
     allowed = "connect-src 'self'; img-src data:; "
     prompt, batch = html.escape(BY_ID[scenario].prompt), recording(scenario, at, CAPTION)

@@ -1,6 +1,6 @@
 """Write a plain Llama as a GGUF file in float16, for llama.cpp.
 
-Source: llama.cpp's conversion of LlamaForCausalLM. llama.cpp's rotary embedding rotates neighbouring numbers of a head, and
+Source: llama.cpp's conversion of LlamaForCausalLM. llama.cpp's rotary embedding rotates neighboring numbers of a head, and
 transformers' rotates its two halves. So the rows of queries and keys are reordered.
 """
 

@@ -72,7 +72,7 @@ class ServerRace(LaneSteps):
         return ["naive", *(client.server.name for client in self._clients[1:])]
 
     @property
-    def together(self) -> bool:
+    def in_parallel(self) -> bool:
         """Whether the servers generate at the same time. True if all are on different machines."""
         return len({urlsplit(client.server.url).hostname for client in self._clients}) == len(self._clients)
 
@@ -83,7 +83,7 @@ class ServerRace(LaneSteps):
 
     async def _run_lanes(self, put: Callable[[LaneStep], None]) -> None:
         numbers = range(len(self._clients))
-        for at_once in [[*numbers]] if self.together else [[number] for number in numbers]:
+        for at_once in [[*numbers]] if self.in_parallel else [[number] for number in numbers]:
             await asyncio.gather(*(self._run_lane(number, put) for number in at_once))
 
     async def _run_lane(self, number: int, put: Callable[[LaneStep], None]) -> None:

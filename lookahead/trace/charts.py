@@ -1,6 +1,6 @@
 """Draw figures of a race from a `RaceRecord` with Plotly.
 
-A lane has the same colour, dash and hatching in all figures, so colour alone never identifies it. Naive is grey. A figure
+A lane has the same color, dash and hatching in all figures, so color alone never identifies it. Naive is gray. A figure
 without data shows the reason. Names come from untrusted traces and Plotly interprets markup, so names are escaped.
 """
 
@@ -18,7 +18,7 @@ from ..core.numbers import counted, decimal, percent
 from .schema import LaneRecord, RaceRecord, histogram
 
 FONT = 'system-ui, -apple-system, "Segoe UI", "Helvetica Neue", Arial, sans-serif'
-# After Okabe and Ito, darker on white and lighter on black. Lanes also differ in lightness, for colour-blind readers.
+# After Okabe and Ito, darker on white and lighter on black. Lanes also differ in lightness, for color-blind readers.
 LIGHT = {
     "ink": "#1c1b19", "quiet": "#5d5a53", "rule": "#dcd9d0", "field": "#ffffff", "naive": "#716d65",
     "lanes": ("#00553e", "#1769c2", "#b4560a", "#7d2a78"),
@@ -39,7 +39,7 @@ Values = Iterable[Any]
 
 
 class Chart:
-    """A Plotly figure in the page's font and colours. `x` and `y` are the titles of its axes; `ink` has the colours."""
+    """A Plotly figure in the page's font and colors. `x` and `y` are the titles of its axes; `ink` has the colors."""
 
     def __init__(self, dark: bool, x: str, y: str = ""):
         self.ink = ink = DARK if dark else LIGHT
@@ -60,15 +60,15 @@ class Chart:
             }
         )  # fmt: skip
 
-    def line(self, x: Values, y: Values, name: str, colour: str, dash: str = "solid", width: float = 2, **more: Any):
+    def line(self, x: Values, y: Values, name: str, color: str, dash: str = "solid", width: float = 2, **more: Any):
         """Add a line; `more` goes to `go.Scatter`."""
-        style = {"color": colour, "dash": dash, "width": width, "shape": more.pop("shape", "linear")}
+        style = {"color": color, "dash": dash, "width": width, "shape": more.pop("shape", "linear")}
         self.figure.add_scatter(x=list(x), y=list(y), name=name, line=style, **{"mode": "lines", **more})
 
-    def bars(self, x: Values, y: Values, name: str, colour: str, hatch: str = "", **more: Any) -> None:
+    def bars(self, x: Values, y: Values, name: str, color: str, hatch: str = "", **more: Any) -> None:
         """Add bars, perhaps hatched; `more` goes to `go.Bar`."""
         pattern = {"shape": hatch, "fillmode": "overlay", "fgcolor": self.ink["field"], "fgopacity": 0.45, "size": 7}
-        style = {"color": colour, "line": {"width": 0}, "pattern": pattern}
+        style = {"color": color, "line": {"width": 0}, "pattern": pattern}
         self.figure.add_bar(x=list(x), y=list(y), name=name, **{"marker": style, **more})
 
     def horizontal_bars(self, height: int | None = None, barmode: str = "stack") -> None:
@@ -99,7 +99,7 @@ class _Lane:
     record: LaneRecord
     number: int
     name: str
-    colour: str
+    color: str
     dash: str
     hatch: str
     symbol: str
@@ -115,7 +115,7 @@ def tokens_over_time(trace: RaceRecord, dark: bool = False) -> go.Figure:
         tokens = accumulate(written, initial=0)
         passes = ["", *(f"pass {number}: {counted(n, 'token')}" for number, n in enumerate(written, start=1))]
         chart.line(
-            clock, tokens, lane.name, lane.colour, lane.dash, 1.5 if lane.record.method == NAIVE else 2.5, shape="hv",
+            clock, tokens, lane.name, lane.color, lane.dash, 1.5 if lane.record.method == NAIVE else 2.5, shape="hv",
             customdata=passes, hovertemplate="%{customdata}<br>%{y} tokens at %{x:.3g} s",
         )  # fmt: skip
     if not chart.figure.data:
@@ -179,11 +179,11 @@ def time_per_token(trace: RaceRecord, dark: bool = False) -> go.Figure:
     shown = [lane for lane in _lanes(trace, dark) if lane.record.tokens]
     if not shown:
         return chart.finish(NOTHING_RAN)
-    names, colours = [lane.name for lane in shown], (*chart.ink["lanes"][2:0:-1], chart.ink["naive"])
-    for (field, part), colour in zip(PARTS, colours, strict=True):
+    names, colors = [lane.name for lane in shown], (*chart.ink["lanes"][2:0:-1], chart.ink["naive"])
+    for (field, part), color in zip(PARTS, colors, strict=True):
         spent = [1e3 * sum(getattr(s, field) for s in lane.record.verified) / len(lane.record.tokens) for lane in shown]
         chart.bars(
-            spent, names, part, colour, width=min(0.55, 0.14 * len(shown)), text=[decimal(ms) for ms in spent],
+            spent, names, part, color, width=min(0.55, 0.14 * len(shown)), text=[decimal(ms) for ms in spent],
             textposition="inside", insidetextanchor="middle", textangle=0, textfont={"color": chart.ink["field"]},
             hovertemplate="%{y}, " + part + ": %{x:.3g} ms per token<extra></extra>",
         )  # fmt: skip
@@ -217,7 +217,7 @@ def predicted_against_measured(trace: RaceRecord, dark: bool = False) -> go.Figu
         figure.add_scatter(
             x=[x], y=[y], name=lane.name, mode="markers+text" if len(points) == 1 else "markers", text=[lane.name],
             textposition="top left" if y > x else "bottom right", textfont={"color": chart.ink["ink"]},
-            marker={"color": lane.colour, "symbol": lane.symbol, "size": 13, "line": {"width": 0}},
+            marker={"color": lane.color, "symbol": lane.symbol, "size": 13, "line": {"width": 0}},
             hovertemplate=f"measured %{{y:.2f}}x, predicted %{{x:.2f}}x: {percent(y / x)} of the prediction",
         )  # fmt: skip
     if points:
@@ -283,9 +283,9 @@ def _lanes(trace: RaceRecord, dark: bool) -> list[_Lane]:
     drafting = [number for number, record in enumerate(trace.lanes) if record.method != NAIVE]
     indices = {number: index for index, number in enumerate([*drafting[-1:], *drafting[:-1]])}
     styles = [*zip(ink["lanes"], DASHES, HATCHES, SYMBOLS, strict=True)]
-    grey = (ink["naive"], "solid", "", "circle-open")
+    gray = (ink["naive"], "solid", "", "circle-open")
     return [
-        _Lane(record, number, names[number], *(styles[indices[number] % len(styles)] if number in indices else grey))
+        _Lane(record, number, names[number], *(styles[indices[number] % len(styles)] if number in indices else gray))
         for number, record in enumerate(trace.lanes)
     ]
 
@@ -314,7 +314,7 @@ def _bars(
             shown.append(lane)
             shares = [100 * part / total for part, total in counts.values()]
             options = {"customdata": list(counts.values()), "hovertemplate": hover}
-            chart.bars(counts, shares, lane.name, lane.colour, lane.hatch, **options)
+            chart.bars(counts, shares, lane.name, lane.color, lane.hatch, **options)
     longest = max((len(bar.x) for bar in chart.figure.data), default=1)
     chart.figure.update_xaxes(showgrid=False, dtick=tick_step(longest))
     notes = [

@@ -29,6 +29,7 @@ from lookahead.model.heads.shape import HeadShape
 from lookahead.model.lm import CachedLM
 
 pytestmark = pytest.mark.split
+long = pytest.mark.long
 
 VOCAB, LENGTH, RUNS, ODDS = 4, 3, 3000, 1e-4
 TARGET, DRAFTER = TableLM(VOCAB, seed=3, spread=1.2), TableLM(VOCAB, seed=8, spread=1.2)
@@ -136,6 +137,7 @@ def picked_tree(resources):
 PROCESSED = {"temperature": 0.8, "top_k": 3, "top_p": 0.9, "repetition_penalty": 1.4}
 
 
+@long
 @pytest.mark.parametrize("drafter", [method("naive"), method("draft"), sampled_tree, picked_tree])
 @pytest.mark.parametrize("changes", [{}, PROCESSED], ids=["plain", "processed"])
 @pytest.mark.parametrize("rule", ["rejection", "coupled"])
@@ -144,6 +146,7 @@ def test_samples_follow_the_target_distribution(rule, drafter, changes):
     assert p_value(settings, drafter) > ODDS
 
 
+@long
 @pytest.mark.parametrize(
     "drafter",
     [method("tree"), method("suffix", shortest=1), method("lookahead", window=2, ngram=2, guesses=2), method("hybrid")],
@@ -177,6 +180,8 @@ HEADS = {
 }
 
 
+@long
+@pytest.mark.models
 @pytest.mark.parametrize("name", ["medusa", "eagle", "eagle-tree", "block", "block-tree"])
 def test_the_rejection_rule_holds_for_trained_heads(name, small):
     """A head reads hidden states, so its target is a real model. The weights are random."""
@@ -201,6 +206,7 @@ def test_the_rejection_rule_holds_for_trained_heads(name, small):
     assert rejected, "without rejections nothing is tested"
 
 
+@long
 @pytest.mark.parametrize("bug", [bugs.NoResidual, bugs.UnprocessedQ, bugs.NoiseReused])
 def test_the_test_catches_broken_rules(bug, monkeypatch):
     import conftest

@@ -264,7 +264,7 @@ def test_a_window_fits_the_machine():
 
 def test_unknown_options_are_refused():
     with pytest.raises(ValueError, match="its options are: shortest"):
-        make("ngram", colour="red")
+        make("ngram", color="red")
     with pytest.raises(ValueError, match="takes no options"):
         make("naive", k=3)
     with pytest.raises(ValueError, match="choose one of naive"):

@@ -110,7 +110,7 @@ def test_models_that_do_not_batch_write_one_after_the_other(models):
     for lm, prompt in zip(fresh, prompts, strict=True):
         lm.extend(prompt[:-1])
     rows = [([prompt[-1], 3], [-1, 0]) for prompt in prompts]
-    at_once = CachedLM.together(fresh, rows)
+    at_once = CachedLM.forward_batch(fresh, rows)
     single = models.target.fresh()
     for lm, prompt, row, logits in zip(fresh, prompts, rows, at_once, strict=True):
         single.reset()

@@ -122,7 +122,7 @@ def test_methods_may_have_options_of_their_own(models):
         ("naive", {}, MethodError, "list"),
         (["naive"] * 5, {}, MethodError, "1 to 4"),
         (["naive", "draft"], {"candidates": 2}, MethodError, "none of these methods"),
-        (["naive"], {"colour": "red"}, MethodError, "none of these methods"),
+        (["naive"], {"color": "red"}, MethodError, "none of these methods"),
         ([("ngram", {"x": 1})], {}, MethodError, "its options are"),
         (["ngram"], {"candidates": 0}, SettingsError, "1 to 32"),
         (["ngram"], {"shortest": 9, "longest": 3}, SettingsError, "at most longest"),

@@ -89,7 +89,7 @@ def test_a_copy_takes_few_passes(smol):
 
 def test_the_rejection_rule_keeps_the_distribution_of_a_reduced_vocabulary(smol):
     """The first drafted token is accepted or replaced. The emitted token has the target's distribution."""
-    prompt = smol.tokenizer("The colour of the")["input_ids"]
+    prompt = smol.tokenizer("The color of the")["input_ids"]
     lm = smol.target.fresh()
     p = torch.softmax(lm.extend(prompt)[0].double(), -1)
     likely = p.topk(6).indices.tolist()

@@ -56,10 +56,10 @@ def test_passes_are_bit_exact_under_every_instruction_set(isa, tmp_path):
 
 def test_our_kernels_and_gpus_use_bfloat16_and_torch_on_a_processor_float32(monkeypatch):
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
-    assert [number_format.usual(cpu, compiled) for compiled in (True, False)] == [torch.bfloat16, torch.float32]
+    assert [number_format.default(cpu, compiled) for compiled in (True, False)] == [torch.bfloat16, torch.float32]
     for supported, dtype in ((True, torch.bfloat16), (False, torch.float32)):
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda supported=supported: supported)
-        assert number_format.usual(gpu) == dtype
+        assert number_format.default(gpu) == dtype
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", torch.bfloat16, "float32"])

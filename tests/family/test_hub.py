@@ -62,7 +62,7 @@ def fake(folders, tmp_path, monkeypatch):
     """A fake hub with a valid pair, and an empty cache. Downloads run in this process, unless a test uses `child`."""
     with serving() as served:
         served.add("org/target", folders["llama"][0])
-        served.add("org/draft", folders["llama"][1], licence="mit")
+        served.add("org/draft", folders["llama"][1], license="mit")
         monkeypatch.setattr(constants, "ENDPOINT", served.url)
         monkeypatch.setattr(
             constants, "HUGGINGFACE_CO_URL_TEMPLATE", served.url + "/{repo_id}/resolve/{revision}/{filename}"
@@ -111,7 +111,7 @@ def test_a_pair_is_checked_before_its_weights_are_downloaded(fake, folders):
     assert target.parameters == sum(p.numel() for p in model.parameters())
     assert target.memory(BF16) == 2 * target.parameters and target.memory(torch.float32) == 4 * target.parameters
     assert (target.role, draft.role, target.architecture) == ("target", "draft", "llama")
-    assert (target.licence, draft.licence) == ("apache-2.0", "mit")
+    assert (target.license, draft.license) == ("apache-2.0", "mit")
     assert plan.missing == sum(Path(f, "model.safetensors").stat().st_size for f in folders["llama"])
     assert not fake.requested_ranges(".safetensors")
     assert list(messages(plan)) == ["hub", "weights", "code", "cache", "vocabulary", "memory", "disk", "host"]
@@ -147,7 +147,7 @@ def test_a_visitor_may_name_the_bundled_family(fake):
     plan = inspect("pocket")
     assert plan.refused is None
     assert not plan.missing
-    assert all("Llama" in model.licence for model in plan.models)
+    assert all("Llama" in model.license for model in plan.models)
     for spec in ("pockets", "gpt2", "README"):
         with pytest.raises(ModelError, match="no such bundled family"):
             inspect(spec)
@@ -631,7 +631,7 @@ def test_suggestions_are_pairs_of_one_family():
         assert pair.sizes[0] > 2 * pair.sizes[1]
         assert pair.head or pair.draft in fitting(pair.target)
         assert pair.target not in fitting(pair.target) and pair.draft not in fitting(pair.draft)
-        assert pair.licence and pair.note.endswith(".")
+        assert pair.license and pair.note.endswith(".")
         assert hub.requested(pair.spec, VISITOR)
     assert {pair.device for pair in SUGGESTED} == {"a processor", "one GPU", "several GPUs"}
     assert fitting("nobody/knows") == [] and "Qwen/Qwen3-0.6B" in fitting("Qwen/Qwen3-of-unknown-size")

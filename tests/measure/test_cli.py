@@ -132,7 +132,7 @@ BAD = [
     (["run", "Once", "--temperature", "hot"], "invalid"),
     (["run", "Once", "--k", "x"], "invalid"),
     (["run", "Once", "--option", "nonsense"], "NAME=VALUE"),
-    (["run", "Once", "--method", "ngram", "--option", "colour=red"], "option"),
+    (["run", "Once", "--method", "ngram", "--option", "color=red"], "option"),
     (["run"], "required"),
     ([], "required"),
     (["fly"], "invalid choice"),

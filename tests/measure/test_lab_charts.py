@@ -112,7 +112,7 @@ def test_a_figure_without_results_has_a_note(dark):
         assert charts.NOTHING in " ".join(note.text for note in figure.layout.annotations)
 
 
-def test_marks_differ_in_more_than_colour():
+def test_marks_differ_in_more_than_color():
     for figure in (charts.expectations(RESULTS, NO_RESULTS), charts.sweep(Sweep("k", (point(1, 1.4), point(2, 2.0))))):
         styles = [
             (trace.type, getattr(trace.marker, "symbol", None), getattr(getattr(trace, "line", None), "dash", None))

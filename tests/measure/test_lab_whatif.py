@@ -143,7 +143,7 @@ def test_invalid_settings_raise():
     with pytest.raises(lookahead.SettingsError, match="k is"):
         what_if(recording, "ngram", 99)
     with pytest.raises(lookahead.MethodError, match="its options are"):
-        what_if(recording, "ngram", 4, colour="red")
+        what_if(recording, "ngram", 4, color="red")
     with pytest.raises(TraceError, match="naive"):
         Recording.from_trace(trace(lane("ngram")))
     rejection = trace(lane("naive"))

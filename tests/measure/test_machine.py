@@ -223,7 +223,7 @@ def test_the_table_marks_combinations_in_use_and_skipped_ones():
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_the_lines_differ_in_more_than_colour(dark):
+def test_the_lines_differ_in_more_than_color(dark):
     combinations = [
         combination(dtype, n, 4 + n, 5 + n, in_use=(dtype, n) == ("bfloat16", 4))
         for dtype in ("bfloat16", "float32")

@@ -115,7 +115,7 @@ def test_a_cache_is_copied(captured):
     lm.reset()
     read = [random.Random(5).randrange(lm.vocab) for _ in range(SHORTEST + 50)]
     lm.extend(read)
-    other.take(lm)
+    other.copy_from(lm)
     assert other.tokens == read and other.cached() == len(read)
     assert torch.equal(other.states(0), lm.states(0))
     logits = other.forward([7, 8, 9])

@@ -75,7 +75,7 @@ def test_models_that_do_not_batch_compute_one_text_after_the_other(folders):
         alone.append(lm.forward(tokens, parents))
         lm.keep([])
     parts = [lm._part(tokens, parents) for lm, (tokens, parents) in zip(lms, rows, strict=True)]
-    for logits, expected in zip(lms[0].passes.together(parts), alone, strict=True):
+    for logits, expected in zip(lms[0].passes.forward_batch(parts), alone, strict=True):
         assert torch.equal(logits[:, : lms[0].vocab].float(), expected)
 
 
@@ -102,8 +102,8 @@ def test_a_cache_is_copied(folders, kind):
     other = lm.fresh()
     for taps in ((), (1, 2)):
         other.taps = taps
-        assert other.can_take(lm)
-        other.take(lm)
+        assert other.can_copy_from(lm)
+        other.copy_from(lm)
         assert other.tokens == read and other.cached() == len(read)
         assert not taps or torch.equal(other.states(0), lm.states(0))
         logits = other.forward([7, 8, 9])
@@ -112,10 +112,10 @@ def test_a_cache_is_copied(folders, kind):
         assert lm.tokens == read
         lm.keep([])
     other.taps = (1,)
-    assert not other.can_take(lm), "other hidden states"
-    assert not CachedLM(load(folders[kind])).can_take(lm), "another model"
+    assert not other.can_copy_from(lm), "other hidden states"
+    assert not CachedLM(load(folders[kind])).can_copy_from(lm), "another model"
     empty = lm.fresh()
-    other.take(empty)
+    other.copy_from(empty)
     assert other.tokens == [] and other.cached() == 0
 
 

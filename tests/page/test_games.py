@@ -7,7 +7,7 @@ import re
 
 import pytest
 from chromium import bare_page, exposed
-from colour import contrast, palette
+from color import contrast, palette
 from test_page_access import serious
 
 from lookahead.page.learn.widgets import Case
@@ -351,16 +351,16 @@ def test_every_control_is_reached_by_tab_and_visible(page):
 
 @pytest.mark.parametrize("block", [":root", ".dark"])
 def test_contrast(block):
-    colours = palette(block)
+    colors = palette(block)
     texts = ["ink paper", "ink-2 paper", "ink-2 field", "ink field", "ink draft-tint", "ink-2 draft-tint", "ink own-tint", "ink-2 own-tint", "ink accepted-tint", "accent accepted-tint", "rejected rejected-tint", "rejected field"]  # fmt: skip
     shapes = ["own draft-tint", "own paper", "draft paper", "draft draft-tint", "accepted paper", "accepted field", "ink accepted-tint", "ink-2 paper", "rejected paper"]  # fmt: skip
     for pairs, minimum in ((texts, 4.5), (shapes, 3)):
         for pair in pairs:
             front, back = pair.split()
-            assert contrast(colours[front], colours[back]) >= minimum, pair
+            assert contrast(colors[front], colors[back]) >= minimum, pair
 
 
-def test_only_the_palette_has_colours():
+def test_only_the_palette_has_colors():
     css = assets.style_sheet("learn/widgets.css")
     assert re.findall(r"#[0-9a-f]{3,8}\b|rgba?\(|hsl", css.replace("#000", "")) == []
     rules = re.findall(r"^\s*(\.[^{}@]+)\{", css, re.MULTILINE)

@@ -128,6 +128,7 @@ def test_an_idle_page_requests_no_frames(chromium, address):
     context.close()
 
 
+@pytest.mark.long
 def test_gradio_is_imported_without_stubs_for_editors():
     """Gradio would parse its sources and write the stubs at every start."""
     code = (

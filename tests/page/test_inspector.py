@@ -300,7 +300,7 @@ def test_mask_is_the_ancestors(page):
 def test_a_greedy_pass_reads_left_to_right(page):
     page.evaluate("open('greedy', 1, 1)")
     assert page.inner_text(".la-i-title") == "draft: pass 1 of 1"
-    assert page.inner_text(".la-i-says") == "drafted 4, accepted 2, then the target wrote “c”"
+    assert page.inner_text(".la-i-summary") == "drafted 4, accepted 2, then the target wrote “c”"
     assert lines(page, ".la-i-table") == [
         ["✓ a", "0.900", "0.700", "=equal: accepted", "a"],
         ["✓ b", "0.800", "0.500", "=equal: accepted", "b"],
@@ -362,7 +362,7 @@ def test_short_forms(page):
     assert "This is on no clock" in page.inner_text(".la-inspector")
     assert page.locator(".la-i-table, .la-i-cost").count() == 0 and "11.8 ms" in page.inner_text(".la-i-key")
     page.evaluate("open('greedy', 0, 1)")
-    assert "no draft" in page.inner_text(".la-i-says") and page.locator(".la-i-table").count() == 0
+    assert "no draft" in page.inner_text(".la-i-summary") and page.locator(".la-i-table").count() == 0
     assert page.locator(".la-i-candidates").count() == 1 and "0.90 ordinary passes" in page.inner_text(".la-i-cost")
     page.evaluate("open('opaque', 1, 1)")
     assert "not its drafts or tests" in page.inner_text(".la-inspector") and page.locator(".la-i-place").count() == 0

@@ -63,7 +63,7 @@ def test_read_layers_are_tall_filled_and_numbered(page):
     )
     assert [i + 1 for i, (is_read, _) in enumerate(marks) if is_read] == [2, 5, 7, 10] and len(marks) == 12
     read, passed = ({height for is_read, height in marks if is_read is wanted} for wanted in (True, False))
-    assert min(read) > max(passed), "a shape, not a colour alone"
+    assert min(read) > max(passed), "a shape, not a color alone"
     assert page.evaluate("[...document.querySelectorAll('.la-h-layers text')].map(t => t.textContent)") == [
         "2", "5", "7", "10",
     ]  # fmt: skip
@@ -117,7 +117,7 @@ def test_a_block_has_slots_arrows_confidences_and_empty_slots(page):
     assert "1 pass of the head" in text and "Markov" in text and "its estimate that the token is accepted" in text
     assert "not worth its row" in text and "4 slots empty" in text
     fates = page.evaluate("[...document.querySelectorAll('.la-h-token .la-i-unseen')].map(n => n.textContent)")
-    assert fates[:3] == [", accepted", ", accepted", ", rejected"], "as text, in addition to colour and shape"
+    assert fates[:3] == [", accepted", ", accepted", ", rejected"], "as text, in addition to color and shape"
 
 
 @pytest.mark.parametrize(

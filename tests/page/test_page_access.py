@@ -1,4 +1,4 @@
-"""Accessibility without colour, mouse or screen: axe-core on each state of the page, light and dark, and the Tab key."""
+"""Accessibility without color, mouse or screen: axe-core on each state of the page, light and dark, and the Tab key."""
 
 import json
 
@@ -12,7 +12,7 @@ SCREENS = pytest.mark.parametrize(
 )  # at its end, each test checks the other scheme, too
 
 
-def in_other_colours(page, scheme):
+def in_other_colors(page, scheme):
     """Switch the page from light to dark or back, and return it."""
     page.emulate_media(color_scheme={"light": "dark", "dark": "light"}[scheme])
     page.wait_for_function(f"document.body.classList.contains('dark') === {json.dumps(scheme == 'light')}")
@@ -22,7 +22,7 @@ def in_other_colours(page, scheme):
 def serious(page):
     """Return the violations that axe-core rates serious or critical.
 
-    A second check follows the first, because a button may be changing its colour during the first.
+    A second check follows the first, because a button may be changing its color during the first.
     """
     return _violations(page) and _violations(page)
 
@@ -50,7 +50,7 @@ def test_no_serious_violation(visit, scheme, size):
     page.wait_for_function(f"{STATE}.run !== {json.dumps(before)} && {STATE}.done")
     page.wait_for_function("!document.querySelector('#la-race').disabled")
     page.locator("body").press("End")
-    page.wait_for_timeout(500)  # until the button's colours have changed
+    page.wait_for_timeout(500)  # until the button's colors have changed
     assert serious(page) == [], "after a race, with all settings open"
     page.get_by_role("button", name="open the pass").click()
     assert page.locator(".la-inspector").is_visible()
@@ -62,7 +62,7 @@ def test_no_serious_violation(visit, scheme, size):
     page.locator(".la-play").press("?")
     assert page.get_by_role("dialog", name="Keys").is_visible()
     assert serious(page) == [], "help"
-    assert serious(in_other_colours(page, scheme)) == [], "the other colours"
+    assert serious(in_other_colors(page, scheme)) == [], "the other colors"
 
 
 def test_every_control_is_reached_by_tab(visit):

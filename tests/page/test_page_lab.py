@@ -8,7 +8,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 from test_page import press_race, race
-from test_page_access import SCREENS, in_other_colours, serious
+from test_page_access import SCREENS, in_other_colors, serious
 
 pytestmark = pytest.mark.browser
 
@@ -50,11 +50,11 @@ def test_no_section_has_a_serious_violation(visit, scheme, size):
     for section in SECTIONS:
         open_section(page, section)
         assert serious(page) == [], section
-    assert serious(in_other_colours(page, scheme)) == []
+    assert serious(in_other_colors(page, scheme)) == []
 
 
 @pytest.mark.parametrize(("scheme", "ink"), [("light", "rgb(28, 27, 25)"), ("dark", "rgb(236, 235, 229)")])
-def test_claims_are_drawn_at_first_in_the_pages_colour(visit, scheme, ink):
+def test_claims_are_drawn_at_first_in_the_pages_color(visit, scheme, ink):
     page = lab(visit, "Expectations", color_scheme=scheme)
     row = page.locator(".js-plotly-plot .ytick text", has_text="Block drafters")
     expect(row).to_have_css("fill", ink)
@@ -77,12 +77,12 @@ def test_a_claim_is_measured(visit):
 def test_batches_are_measured_here(visit):
     page = lab(visit, "How many at once?")
     section = page.locator(".la-section").filter(has_text="texts at once").locator("visible=true")
-    section.locator(".la-says", has_text="Measured on another machine (").wait_for()
+    section.locator(".la-status-line", has_text="Measured on another machine (").wait_for()
     section.locator(".js-plotly-plot .xtick", has_text="64").wait_for()
     section.get_by_role("button", name="Write them").click()
     rows = section.locator("tbody tr")
     expect(rows).to_have_count(4, timeout=180_000)
-    expect(section.locator(".la-says").first).to_contain_text("Done.")
+    expect(section.locator(".la-status-line").first).to_contain_text("Done.")
     cells = [row.locator("td").all_inner_texts() for row in rows.all()]
     assert [row[0] for row in cells] == ["1", "2", "4", "8"] and {row[-1] for row in cells} == {"yes"}
     assert "for one text at a time" in section.inner_text()
@@ -99,7 +99,7 @@ def test_the_decision_to_draft(visit):
     section.get_by_label("measure for").click()
     page.get_by_role("option", name="15 seconds").click()
     section.get_by_role("button", name="Find out").click()
-    expect(section.locator(".la-says").first).to_contain_text("Done.", timeout=120_000)
+    expect(section.locator(".la-status-line").first).to_contain_text("Done.", timeout=120_000)
     assert section.locator(".la-answer").inner_text().startswith(("On: ", "Off: "))
     expect(section.locator("tbody tr").first).to_be_visible()
     with page.expect_download() as download:
@@ -139,7 +139,9 @@ def test_a_race_after_the_visitors_own_sweep_waits_with_a_message(visit):
     page.get_by_role("button", name="Stop", exact=True).locator("visible=true").click()
     page.get_by_role("tab", name="Lab", exact=True).click()
     page.get_by_role("button", name="Stop").locator("visible=true").click()
-    expect(page.locator(".la-says").locator("visible=true")).to_have_text("Stopped. The results so far are shown.")
+    expect(page.locator(".la-status-line").locator("visible=true")).to_have_text(
+        "Stopped. The results so far are shown."
+    )
 
 
 def test_what_if_recomputes_the_shown_race(visit):
@@ -210,9 +212,9 @@ def test_formats_and_threads_are_compared_and_rows_stay_after_stop(visit):
     page.get_by_role("button", name="Stop", disabled=False).locator("visible=true").click()
     expect(compare).to_be_enabled()
     assert "in\u00a0use" in table.inner_text()
-    assert page.locator(".la-says", has_text="Done.").count() == 0
+    assert page.locator(".la-status-line", has_text="Done.").count() == 0
     compare.click()
-    page.locator(".la-says", has_text="Done.").wait_for()
+    page.locator(".la-status-line", has_text="Done.").wait_for()
     assert "is in use" in page.locator(".la-answer").inner_text()
     assert "GB/s" in table.inner_text()
     page.locator(".js-plotly-plot").locator("visible=true").first.wait_for()

@@ -9,7 +9,7 @@ from conftest import PATIENT_MS, App, started, tiny
 from fakehub import serving
 from playwright.sync_api import expect
 from test_page import SHORT, race
-from test_page_access import SCREENS, in_other_colours, serious
+from test_page_access import SCREENS, in_other_colors, serious
 from test_page_lab import open_section
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser-1")]
@@ -23,7 +23,7 @@ def served(tmp_path_factory):
     root = tmp_path_factory.mktemp("models")
     with serving() as hub:
         hub.add("org/tiny-target", tiny("qwen3", root / "target", layers=3))
-        hub.add("org/tiny-draft", tiny("qwen3", root / "draft", layers=1), licence="mit")
+        hub.add("org/tiny-draft", tiny("qwen3", root / "draft", layers=1), license="mit")
         hub.add("org/sliding", tiny("mistral-sliding", root / "sliding"))
         yield hub
 
@@ -76,11 +76,11 @@ def test_no_serious_violation_and_nothing_wider_than_the_page(visit, scheme, siz
     press(page, "Check", "org/sliding+org/missing")
     page.locator(".la-fails").first.wait_for()
     assert serious(page) == [], "a pair that cannot"
-    assert serious(in_other_colours(page, scheme)) == []
+    assert serious(in_other_colors(page, scheme)) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
 
 
-def test_models_in_use_are_listed_with_licences(visit):
+def test_models_in_use_are_listed_with_licenses(visit):
     page = models_tab(visit)
     table = in_use(page)
     for word in ("target", "draft", "offdomain", "self", "ms", "Built with Llama"):
@@ -111,7 +111,7 @@ def test_refusals_show_a_message_and_change_nothing(visit, served):
         press(page, "Load", spec)
         assert message in refusal(page)
         press(page, "Check", "pocket")
-        page.locator(".la-says", has_text="Checked").wait_for()
+        page.locator(".la-status-line", has_text="Checked").wait_for()
     press(page, "Load", "org/sliding+org/tiny-draft")
     assert "cannot be rolled back" in refusal(page)
     assert "Llama-pocket target" in in_use(page)
@@ -121,11 +121,11 @@ def test_refusals_show_a_message_and_change_nothing(visit, served):
 def test_a_stopped_load_changes_nothing(visit, served):
     page, served.delay_s = models_tab(visit), 10 * SLOW_S
     press(page, "Load", PAIR)
-    page.locator(".la-says", has_text="Downloading").wait_for()
+    page.locator(".la-status-line", has_text="Downloading").wait_for()
     press(page, "Stop")
-    page.locator(".la-says", has_text="Stopped. The loaded models have not changed.").wait_for()
+    page.locator(".la-status-line", has_text="Stopped. The loaded models have not changed.").wait_for()
     expect(page.locator("#la-models").get_by_role("button", name="Load", exact=True)).to_be_enabled()
-    expect(page.locator(".la-says")).to_have_text("Stopped. The loaded models have not changed.")
+    expect(page.locator(".la-status-line")).to_have_text("Stopped. The loaded models have not changed.")
     page.wait_for_timeout(1000)  # the download process ends within this time
     served.delay_s = 0.0
     page.wait_for_timeout(1000)
@@ -141,7 +141,7 @@ def test_a_pair_is_loaded_raced_and_replaced_while_others_race(visit, served):
     other = visit(SHORT)
     page, served.delay_s = models_tab(visit), 4 * SLOW_S  # the download waits until the delay is removed
     press(page, "Load", PAIR)
-    bar = page.locator("#la-models .la-says", has_text="Downloading")
+    bar = page.locator("#la-models .la-status-line", has_text="Downloading")
     bar.locator(".la-done").wait_for()
     assert race(other)["lanes"][1]["finished"], "a download delays no race"
     late = visit(SHORT)

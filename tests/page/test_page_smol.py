@@ -102,7 +102,7 @@ def test_the_api_has_smol(address):
     families = {family["name"]: family for family in client.predict(api_name="/families")}
     assert families["smol"]["description"] == NAME and families["pocket"]["loaded"]
     assert client.predict("smol", api_name="/choose")["models"]["target"] == SOURCE.repo
-    trace = client.predict("The colour of the sky is", "block", 12, "auto", 0.0, 0, api_name="/race")
+    trace = client.predict("The color of the sky is", "block", 12, "auto", 0.0, 0, api_name="/race")
     assert trace["models"]["spec"] == "smol" and trace["lanes"][0]["steps"]
     assert client.predict("pocket", api_name="/choose")["family"] == "pocket"
     with pytest.raises(Exception, match="choose one of"):

@@ -8,7 +8,7 @@ import json
 
 import pytest
 from chromium import bare_page, exposed
-from colour import contrast, palette
+from color import contrast, palette
 
 from lookahead.trace import assets
 
@@ -136,10 +136,10 @@ def test_live_edge_is_the_slowest_running_lane(page):
 
 def test_stepping_visits_every_pass_end_once(page):
     times = page.evaluate(
-        "(() => { const log = full(), out = []; let t = 0; while (t < 0.08 - 1e-9 && out.length < 50) out.push(t = P.neighbour(log, t, 1)); return out; })()"
+        "(() => { const log = full(), out = []; let t = 0; while (t < 0.08 - 1e-9 && out.length < 50) out.push(t = P.neighbor(log, t, 1)); return out; })()"
     )
     back = page.evaluate(
-        "(() => { const log = full(), out = []; let t = 0.08; while (t > 0 && out.length < 50) out.push(t = P.neighbour(log, t, -1)); return out; })()"
+        "(() => { const log = full(), out = []; let t = 0.08; while (t > 0 && out.length < 50) out.push(t = P.neighbor(log, t, -1)); return out; })()"
     )
     assert times == pytest.approx([0.01 * i for i in range(1, 9)])
     assert back == pytest.approx([0.01 * i for i in range(7, -1, -1)])
@@ -166,12 +166,12 @@ def test_tree_shows_one_chain_and_counts_the_other_rows(page):
     ]
 
 
-def test_a_pass_without_a_draft_has_no_colour(page):
+def test_a_pass_without_a_draft_has_no_color(page):
     assert page.evaluate("P.passParts(onePass(' k'), false)") == [
         {"kind": "plain", "text": " k", "row": -1, "emitted": 0}
     ]
     shown = "(() => { const step = onePass(' k'); step.origins = ['accepted']; return P.passParts(step, false)[0].kind; })()"
-    assert page.evaluate(shown) == "accepted", "an opaque lane's accepted tokens are coloured though no draft is known"
+    assert page.evaluate(shown) == "accepted", "an opaque lane's accepted tokens are colored though no draft is known"
 
 
 def test_describe_pass(page):
@@ -457,7 +457,7 @@ def test_heat_views(page):
     page.get_by_role("button", name="failures").click()
     failed = page.locator('.la-lanes .la-tok[data-fails="true"]')
     assert failed.count() == 1 and failed.inner_text().strip() == "c"
-    assert "double" in failed.evaluate("n => getComputedStyle(n).textDecoration"), "a shape, not colour alone"
+    assert "double" in failed.evaluate("n => getComputedStyle(n).textDecoration"), "a shape, not color alone"
     assert page.get_by_role("list", name="Legend: failures").is_visible()
     page.get_by_role("button", name="entropy").click()
     assert page.locator('.la-lanes .la-tok[data-bits="4"]').inner_text().strip() == "c"
@@ -594,12 +594,12 @@ def test_reduced_motion_cuts_the_sweep(chromium):
     page.close()
 
 
-# ------------------------------------------------------------------ colour
+# ------------------------------------------------------------------ color
 
 
 @pytest.mark.parametrize("block", [":root", ".dark"])
 def test_contrast(block):
-    colours = palette(block)
+    colors = palette(block)
     pairs = [
         ("ink", "paper", 12),
         ("ink-2", "paper", 4.5),
@@ -615,5 +615,5 @@ def test_contrast(block):
         ("ink", "rejected-tint", 4.5),
     ]
     for front, back, minimum in pairs:
-        seen = contrast(colours[front], colours[back])
+        seen = contrast(colors[front], colors[back])
         assert seen >= minimum, (front, back, seen)

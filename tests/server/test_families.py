@@ -54,8 +54,8 @@ def test_a_choice_belongs_to_one_visitor_and_ends_with_the_visit(server, models,
 
 
 def test_the_usual_family_is_the_default_if_it_is_loaded():
-    assert named("x", "pocket").usual.models.spec == "pocket" and named("x", "pocket").first.models.spec == "x"
-    assert named("x", "y").usual.models.spec == "x"
+    assert named("x", "pocket").default.models.spec == "pocket" and named("x", "pocket").first.models.spec == "x"
+    assert named("x", "y").default.models.spec == "x"
     assert named("x", "y").named("pocket").models.spec == "x" == named("x", "y").named("").models.spec
     with pytest.raises(ModelError, match="choose one of x, y"):
         named("x", "y").named("z")
@@ -77,8 +77,8 @@ def test_a_race_and_its_link_have_the_family_of_the_form(server, other):
     log = events(follow(server, RaceForm("Once upon", ["naive", "ngram"], fields, "a")))
     assert log[0]["trace"]["models"]["spec"] == other.spec and log[-1]["reason"] == "finished"
     assert "family=" in log[0]["link"]
-    usual = events(follow(server, RaceForm("Once upon", ["naive", "ngram"], {**fields, "family": "pocket"}, "a")))
-    assert usual[0]["trace"]["models"]["spec"] == "pocket" and "family=" not in usual[0]["link"]
+    default = events(follow(server, RaceForm("Once upon", ["naive", "ngram"], {**fields, "family": "pocket"}, "a")))
+    assert default[0]["trace"]["models"]["spec"] == "pocket" and "family=" not in default[0]["link"]
     log = events(follow(server, RaceForm("Once upon", ["naive", "ngram"], {**fields, "family": "<b>no</b>"}, "a")))
     assert "it is not loaded" in log[0]["error"] and "pocket" in log[0]["error"]
 

@@ -23,7 +23,7 @@ from lookahead.server import writable
 pytestmark = [pytest.mark.models, pytest.mark.long]
 
 MOST_BYTES = 10_000_000
-COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
+COLORS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
 DOCKERFILE = re.sub(
     r"\\\n", " ", re.sub(r"^\s*#.*\n", "", (ROOT / "Dockerfile").read_text(encoding="utf-8"), flags=re.M)
 )
@@ -177,7 +177,7 @@ def test_the_readme_begins_with_the_settings_of_spaces():
     assert instructions("FROM")[0] == f"python:{space['python_version']}-slim", (
         "both ways of hosting run the same Python"
     )
-    assert {space["colorFrom"], space["colorTo"]} <= COLOURS
+    assert {space["colorFrom"], space["colorTo"]} <= COLORS
     assert space["title"] and space["emoji"] and space["license"] == "mit"
     assert len(space["short_description"]) <= 60
     assert space.get("app_port", 7860) == 7860

@@ -186,8 +186,8 @@ def test_a_check_loads_nothing(server):
 
 def test_texts_of_the_hub_are_shown_as_text(server):
     check = hub.Check("hub", "", ModelError("model", "<b>org</b>", "<script>alert(1)</script>"))
-    known = hub.InspectedModel("target", "a/b", "<i>a/b</i>", licence="<u>mit</u>")
+    known = hub.InspectedModel("target", "a/b", "<i>a/b</i>", license="<u>mit</u>")
     shown = models_tab.plan_html(hub.Plan("a/b", (known,), server.models.target.model.dtype, (check,)))
     assert not any(mark in shown for mark in ("<script", "<b>org", "<i>a", "<u>"))
-    server.families.first.licences = dict.fromkeys(server.models.names.values(), "<u>x</u>")
+    server.families.first.licenses = dict.fromkeys(server.models.names.values(), "<u>x</u>")
     assert "<u>" not in models_tab.in_use(server)

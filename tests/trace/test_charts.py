@@ -4,7 +4,7 @@ import itertools
 import json
 
 import pytest
-from colour import contrast, palette
+from color import contrast, palette
 from synthetic import SECONDS, lane, trace
 
 from lookahead import Trace
@@ -152,15 +152,15 @@ def test_style_that_all_figures_share(race, make):
 
 
 @pytest.mark.parametrize("make", BY_LANE, ids=lambda f: f.__name__)
-def test_lanes_differ_by_more_than_colour(make):
+def test_lanes_differ_by_more_than_color(make):
     four = trace(lane("naive"), lane("draft"), lane("tree"), lane("lookahead"), lane("self"))
     data = make(four).data
     styles = [
         bar.line.dash if bar.type == "scatter" else bar.marker.pattern.shape for bar in data if bar.name != "naive"
     ]
-    colours = [bar.line.color if bar.type == "scatter" else bar.marker.color for bar in data]
+    colors = [bar.line.color if bar.type == "scatter" else bar.marker.color for bar in data]
     assert len(styles) == len(set(styles)) == 4
-    assert len(colours) == len(set(colours))
+    assert len(colors) == len(set(colors))
 
 
 def test_the_style_of_the_last_lane_does_not_depend_on_the_number_of_lanes():
@@ -181,11 +181,11 @@ def test_naive_is_grey():
 def test_inks_are_readable_on_the_page(block, ink):
     paper = palette(block)["paper"]
     assert contrast(ink["ink"], paper) >= 12
-    for colour in (ink["quiet"], ink["naive"], *ink["lanes"]):
-        assert contrast(colour, paper) >= 4.5, colour
+    for color in (ink["quiet"], ink["naive"], *ink["lanes"]):
+        assert contrast(color, paper) >= 4.5, color
 
 
-# Machado et al. 2009, severity 1: colours as seen without one kind of cone, in linear light.
+# Machado et al. 2009, severity 1: colors as seen without one kind of cone, in linear light.
 BLIND = {
     "protan": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
     "deutan": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
@@ -206,10 +206,10 @@ def lab(linear):
 
 @pytest.mark.parametrize("kind", [*BLIND, None])
 @pytest.mark.parametrize("ink", [charts.LIGHT, charts.DARK], ids=["light", "dark"])
-def test_lanes_differ_to_the_colour_blind(ink, kind):
+def test_lanes_differ_to_the_color_blind(ink, kind):
     seen = []
-    for colour in (ink["naive"], *ink["lanes"]):
-        linear = [((c / 255 + 0.055) / 1.055) ** 2.4 for c in bytes.fromhex(colour[1:])]
+    for color in (ink["naive"], *ink["lanes"]):
+        linear = [((c / 255 + 0.055) / 1.055) ** 2.4 for c in bytes.fromhex(color[1:])]
         seen.append(
             lab([sum(a * b for a, b in zip(row, linear, strict=True)) for row in BLIND[kind]] if kind else linear)
         )

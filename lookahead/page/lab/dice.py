@@ -8,7 +8,7 @@ import gradio as gr
 from ...core.numbers import count, decimal, percent, significant
 from ...measure import charts
 from ...measure.bugs import BUGS
-from ...measure.dice import EVERY, FREEDOM, NOTHING, THROWS, Histogram, throw
+from ...measure.dice import FREEDOM, MIN_INTERVAL, NOTHING, THROWS, Histogram, throw
 from ...server.state import ServerState
 from ..parts import Follow, Opening, markup, plot, plot_update, status_line
 from ..running import buttons, follow_job, run_and_stop
@@ -42,7 +42,7 @@ def controls(bug: str = "") -> tuple[gr.HTML, gr.Plot]:
 
 def _throw(dark: bool, bug: str, throws: float) -> Iterator[Any]:
     rule = {"rule": BUGS[bug].parts.rule} if bug in BUGS else {}
-    interval = max(EVERY, int(throws) // 40)
+    interval = max(MIN_INTERVAL, int(throws) // 40)
     for line, histogram in follow_job(lambda: throw(throws=int(throws), every=interval, **rule)):
         yield [_status(histogram, bug), plot_update(charts.dice(histogram, dark))] if histogram else [line, gr.skip()]
 

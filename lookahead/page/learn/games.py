@@ -31,7 +31,7 @@ CAPTION = f"Drafted and drawn just now, from the continuation of a story: temper
 def add(widget: Widget, server: ServerState, lesson: str) -> None:
     """Add the widget to the lesson of that name."""
     shown = markup(
-        _json(widget, server.families.usual.models),
+        _json(widget, server.families.default.models),
         html_template="<div></div>",
         js_on_load=MOUNT % (assets.script("learn/widgets.js"), json.dumps(lesson)),
         elem_classes="la-widget",
@@ -56,7 +56,7 @@ def _json(widget: Widget, models: Models) -> str:
 
 
 def _sample(server: ServerState) -> Iterator[Any]:
-    models = server.families.usual.models
+    models = server.families.default.models
     for _, sampled in follow_job(lambda: cases(models, BY_ID["story"].prompt, seed=secrets.randbelow(1 << 30))):
         yield _json(Guess(cases=tuple(sampled), say=CAPTION), models) if isinstance(sampled, list) else gr.skip()
 

@@ -30,7 +30,7 @@ EFFECTS = {
 def race(widget: Race, server: ServerState) -> None:
     """Add a race that runs when its button is pressed."""
     options = " ".join(f"{name}={value}" for name, value in widget.options.items())
-    family = server.families.usual.models.spec
+    family = server.families.default.models.spec
     changes = {**widget.settings, "draft": widget.draft, "options": options, "family": family}
     fields = form.initial_values(server.limits, **changes)
     methods = form.lanes(widget.methods[-1], widget.methods[:-1])
@@ -91,8 +91,8 @@ def bug(widget: Bug, server: ServerState) -> None:
 
 def _race(server: ServerState, bug: str, prompt: str, methods: list[str], options: dict[str, Any]) -> Any:
     if not bug:
-        return correct_race(server.families.usual.models, prompt, methods, **options)
-    return bugs.race(server.families.usual.models, prompt, bugs.find(bug), methods, **options)
+        return correct_race(server.families.default.models, prompt, methods, **options)
+    return bugs.race(server.families.default.models, prompt, bugs.find(bug), methods, **options)
 
 
 def _run_test(bug: bugs.Bug, on: bool) -> Iterator[Any]:

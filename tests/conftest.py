@@ -291,6 +291,14 @@ def table_steps(
     return list(loop(Request(target, strategy, policy, rule, list(prompt), ends, details=settings.details)))
 
 
+def becomes_idle(queue) -> bool:
+    """Return whether the queue removes its jobs within two seconds. A job's result is set just before it is removed."""
+    end = time.monotonic() + 2
+    while not queue.idle() and time.monotonic() < end:
+        time.sleep(0.001)
+    return queue.idle()
+
+
 def finished(race):
     """Run a race to its end; return its trace."""
     for _ in race:

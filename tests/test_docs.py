@@ -54,6 +54,7 @@ def test_every_command_is_valid(line):
     assert arguments.command
 
 
+@pytest.mark.models
 @pytest.mark.parametrize("name", ["README.md", "docs/python.md"])
 def test_the_python_examples_run(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -36,9 +36,9 @@ def drafting(rule, draft):
     "changes",
     [
         {},
-        {"repetition_penalty": 1.3},
+        pytest.param({"repetition_penalty": 1.3}, marks=pytest.mark.long),
         {"temperature": 0.7},
-        {"temperature": 1.0, "top_p": 0.8, "repetition_penalty": 1.2},
+        pytest.param({"temperature": 1.0, "top_p": 0.8, "repetition_penalty": 1.2}, marks=pytest.mark.long),
     ],
     ids=["greedy", "penalty", "coupled", "coupled-processed"],
 )

@@ -9,6 +9,8 @@ import lookahead
 from lookahead import ModelError, Settings
 from lookahead.core.table import TableLM
 
+pytestmark = pytest.mark.models
+
 RULES = {
     "greedy": Settings(max_new_tokens=30),
     "coupled": sampling(max_new_tokens=30),

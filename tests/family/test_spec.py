@@ -43,6 +43,7 @@ def test_bad_names_are_refused(folders, spec):
         lookahead.load(spec)
 
 
+@pytest.mark.models
 def test_a_family_with_long_names_can_race(tmp_path):
     folder = tmp_path / ("long" * 40) / ("name" * 40)
     folder.mkdir(parents=True)

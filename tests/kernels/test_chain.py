@@ -124,6 +124,7 @@ def test_minimal_temperature_and_penalty_give_finite_numbers(models, method):
         assert trace.to_json() and naive == drafted
 
 
+@pytest.mark.models
 def test_float32_drafts_chains_too(tmp_path):
     folder = tiny("llama", tmp_path / "m")
     rule, context = rule_for(Settings()), list(range(5, 25))

@@ -535,6 +535,7 @@ def test_the_teachers_sums():
 # ------------------------------------------------------------------ with the models
 
 
+@pytest.mark.models
 def test_lesson_8_the_code_runs(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     blocks = re.findall(r"^```python\n(.*?)^```$", text(8), re.DOTALL | re.MULTILINE)

@@ -9,7 +9,7 @@ import zipfile
 from dataclasses import replace
 
 import pytest
-from conftest import finished, tiny
+from conftest import becomes_idle, finished, tiny
 
 import lookahead
 from lookahead.core.events import ModelError
@@ -100,7 +100,7 @@ def test_races_come_before_its_next_slice_and_stop_ends_it(server, family):
     assert not any("Waiting" in batch for batch in batches)
     following.close()
     assert job.done.result(timeout=5) is None
-    assert queue.idle()
+    assert becomes_idle(queue)
     assert drafter.keep(), "the trained head is kept"
 
 

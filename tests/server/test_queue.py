@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+from conftest import becomes_idle
 
 from lookahead.core.events import SettingsError
 from lookahead.server.queue import Ended, Job, queue
@@ -113,7 +114,7 @@ def test_other_jobs_are_computed_between_slices():
         other.done.result(timeout=2)
     assert order == [0, 1, "race", "race", 2, 3]
     assert positions == [2, 1], "a preemptible job has the number of jobs before it"
-    assert queue.idle()
+    assert becomes_idle(queue)
 
 
 def test_cancelled_slices_end_at_the_next_one_also_while_waiting():
@@ -137,7 +138,7 @@ def test_cancelled_slices_end_at_the_next_one_also_while_waiting():
     assert not ended.is_set()
     gate.set()
     assert long.done.result(timeout=2) is None
-    assert ended.is_set() and queue.idle()
+    assert ended.is_set() and becomes_idle(queue)
 
 
 def test_an_error_in_a_slice_ends_the_job():
@@ -148,4 +149,4 @@ def test_an_error_in_a_slice_ends_the_job():
     long, values = queue.submit(Job("test", lambda _: broken(), preemptible=True)), []
     with pytest.raises(SettingsError, match="seed is 'x': no"):
         values += [value for update in long.follow() for value in update.values]
-    assert queue.idle() and not long.paused
+    assert becomes_idle(queue) and not long.paused

@@ -17,6 +17,8 @@ from lookahead.servers.background import complete
 from lookahead.servers.client import Client, Timeouts
 from lookahead.servers.replies import VLLM, Pass, with_counts
 
+pytestmark = pytest.mark.engines
+
 SHORT = Timeouts(connect_s=2, first_s=1, between_s=0.5, total_s=1.5)
 RUNS = (2, 0, 4, 1)
 

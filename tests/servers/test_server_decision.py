@@ -11,7 +11,7 @@ from lookahead.measure.timing import Question
 from lookahead.servers import decision
 from lookahead.servers.addresses import RemoteError, server_at
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.engines
 
 PROMPTS = [Question(str(i), "all", f"Prompt {i}", False) for i in range(4)]
 RUNS, PASS_S = (2, 0, 4, 1), 0.006

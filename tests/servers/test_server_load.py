@@ -21,7 +21,7 @@ from lookahead.servers.load import SIDES, Block, blocks, rounds_of
 from lookahead.servers.replies import Completion, Pass
 from lookahead.trace.trace import Trace
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.engines
 
 PROMPTS = [Question(str(i), "all", f"Prompt {i}", i % 2 == 1) for i in range(4)]
 RUNS, PASS_S = (2, 0, 4, 1), 0.02

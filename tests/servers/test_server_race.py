@@ -16,15 +16,17 @@ from lookahead.servers.race import ServerRace
 from lookahead.trace import results, wire
 from lookahead.trace.trace import Trace
 
+pytestmark = pytest.mark.engines
+
 RUNS = (2, 0, 4, 1)
 SHORT = Timeouts(connect_s=2, first_s=1, between_s=0.5, total_s=3)
 MOST = 24
 
 
-def raced(plain, fast, timeouts=SHORT, together=False):
+def raced(plain, fast, timeouts=SHORT, in_parallel=False):
     """Race two fake servers: return the race, its lane steps, and the error at its end or None."""
     with serving(plain) as plain_url, serving(fast) as fast_url:
-        fast_url = fast_url.replace("127.0.0.1", "localhost") if together else fast_url
+        fast_url = fast_url.replace("127.0.0.1", "localhost") if in_parallel else fast_url
         race = ServerRace(
             [server_at(plain_url, "plain", {}), server_at(fast_url, "fast", {})], "A prompt", MOST, timeouts=timeouts
         )
@@ -73,7 +75,7 @@ def test_one_server_races_itself_with_and_without_speculation():
         race = ServerRace(
             [server_at(url, name, environ) for name in ("plain", "fast")], "A prompt", MOST, timeouts=SHORT
         )
-        assert not race.together and [lane_step for lane_step in race if lane_step]
+        assert not race.in_parallel and [lane_step for lane_step in race if lane_step]
     plain, fast = race.result().lanes
     assert [body.get("speculative.n_max") for _, body in fake.requests] == [0, None]
     assert plain.tokens == fast.tokens and not any(step.drafted for step in plain.verified)
@@ -84,9 +86,9 @@ def test_servers_on_one_machine_run_in_turn_and_others_at_the_same_time():
     _, lane_steps, _ = raced(Fake(speed=0.01), Fake(speed=0.01))
     lanes = [lane_step.lane for lane_step in lane_steps]
     assert lanes == sorted(lanes)
-    race, lane_steps, _ = raced(Fake(speed=0.01), Fake(speed=0.01), together=True)
+    race, lane_steps, _ = raced(Fake(speed=0.01), Fake(speed=0.01), in_parallel=True)
     lanes = [lane_step.lane for lane_step in lane_steps]
-    assert race.together and lanes != sorted(lanes)
+    assert race.in_parallel and lanes != sorted(lanes)
 
 
 @pytest.mark.parametrize(

@@ -221,7 +221,7 @@ def _train(arguments: argparse.Namespace) -> None:
     if not (CHECKOUT / "training" / "command.py").is_file():
         hint = "it needs a checkout of the repository, because the package does not contain `training`."
         raise SettingsError("command", "train", hint)
-    sys.path.insert(0, str(CHECKOUT))  # the current directory may be another
+    sys.path.insert(0, str(CHECKOUT))  # because `training` is not installed
     from training.command import run
 
     run(arguments)

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast
 from .corpus import Document
 from .tokenizer import encode
 
-PATTERN = 1000
+PATTERN = 1000  # rows per period of the mix
 
 
 class Streams:
@@ -58,7 +58,7 @@ class Streams:
 
 
 class Batches:
-    """Rows of the mix, by number."""
+    """The training rows of a mix, by row number. `streams` are tokens by domain, `mix` the domains' shares."""
 
     def __init__(self, streams: Mapping[str, np.ndarray], mix: Mapping[str, float], seed: int):
         mix = {domain: share for domain, share in mix.items() if len(streams.get(domain, ()))}

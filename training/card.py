@@ -30,8 +30,8 @@ template. Trained on rows of up to {longest} tokens; text beyond that position g
 
 DATA = """## Data
 
-Public text that is not part of this repository. Held out are one document in fifty, by a hash of its text, and every document
-that contains a prompt of the scenarios or of this card.
+Public text that is not part of this repository. One document in fifty is held out, by a hash of its text. So is every
+document that contains a prompt of the scenarios or of this card.
 
 {sources}
 
@@ -144,16 +144,8 @@ def heads(generations: Mapping[str, Mapping[str, Any]], notes: Mapping[str, Any]
             *(decimal(result["tokens_a_pass"][domain]) for domain in domains), positions,
         ])  # fmt: skip
     columns = [
-        "",
-        "parameters",
-        "tokens",
-        "time",
-        "loss",
-        "first token",
-        "each further",
-        *domains,
-        "accepted, 1st 2nd ...",
-    ]
+        "", "parameters", "tokens", "time", "loss", "first token", "each further", *domains, "accepted, 1st 2nd ...",
+    ]  # fmt: skip
     intro = (
         "Heads read the target's hidden states and were trained on text that the target wrote. Loss: divergence, total "
         "variation and half the cross-entropy of the target's likeliest token, in nats, with lower weights for later tokens. First "

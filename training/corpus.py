@@ -113,7 +113,7 @@ def _explained(prompt: str, answer: str) -> Iterator[Document]:
     yield document
     if prompt.strip().endswith(SIMPLY):
         topic = prompt.strip().removesuffix(SIMPLY)
-        ways = MORE_REQUESTS[:2] if len(answer) % 2 else MORE_REQUESTS[2:]
+        ways = MORE_REQUESTS[:2] if len(answer) % 2 else MORE_REQUESTS[2:]  # two other wordings
         yield from (_exchange("explain", ask.format(topic), answer, sibling=document.text) for ask in ways)
 
 
@@ -131,9 +131,8 @@ def _tales(text: str) -> Iterator[Document]:
     """Yield stories with their instructions, without the campfire stories."""
     for data in map(json.loads, filter(None, lines(text))):
         if data["kind"] in ("generated-child", "generated-bedtime"):
-            title = (
-                data["prompt"].strip("`.").rpartition("`")[2].strip()
-            )  # some prompts also quote the heading of a list
+            # Some prompts also quote the heading of a list.
+            title = data["prompt"].strip("`.").rpartition("`")[2].strip()
             if "\n" in title:
                 continue
             asks = TALES if data["kind"] == "generated-bedtime" else (*TALES[::-1], CHILD)

@@ -141,7 +141,7 @@ def accepted_length(
 
 
 def samples(models: Models) -> list[dict[str, str]]:
-    """Continue the twenty prompts of the card, greedily and at temperature 0.8."""
+    """Return continuations of the twenty prompts of the card, "greedy" and "coupled" at temperature 0.8."""
     out = []
     for prompt, chat in SAMPLES:
         row = {"prompt": prompt}

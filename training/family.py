@@ -48,7 +48,7 @@ from .questions import written_questions
 from .states import States
 from .writing import LIKELY, WRITTEN, WrittenBatches, written_rows
 
-SHARD = "9MB"  # the hosting service refuses single files over 10 MB
+SHARD = "9MB"  # the hosting service rejects files over 10 MB
 # On a CPU compiled eager attention takes two thirds of the time of the fused kernel.
 ATTENTION = "sdpa" if torch.cuda.is_available() else "eager"
 ROLES = ("target", "draft", "offdomain", *KINDS)
@@ -66,7 +66,7 @@ class Job:
     out: Path
     plan: Plan
     minutes: float | None = None
-    tokens: int | None = None  # training tokens of the target; the other stages get a proportional number
+    tokens: int | None = None  # training tokens of the target; other stages get proportional numbers
     resume: bool = False
     compile: bool = False  # compile the losses: a third faster, but a CPU needs a C++ compiler
     start_from: Path | None = None

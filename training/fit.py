@@ -27,7 +27,7 @@ TIMED_STEPS = 8  # steps before a time budget becomes a token budget
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Progress of a stage. `accepted` is the latest measurement of a drafter: tokens per pass with a few prompts."""
+    """Progress of a stage. `loss` is smoothed. `accepted` is a drafter's last measured number of tokens per pass."""
 
     stage: str
     tokens: int

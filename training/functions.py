@@ -111,7 +111,7 @@ def _all() -> Iterator[tuple[str, Function]]:
 
 
 def _order(does: str) -> str:
-    """ "returns the sum" -> "Return the sum"."""
+    """Return a description as an imperative: "returns the sum" becomes "Return the sum"."""
     verb, object_ = does.split(" ", 1)
     verb = verb.removesuffix("ies") + "y" if verb.endswith("ies") else verb.removesuffix("s")
     return f"{verb.capitalize()} {object_}"

@@ -34,9 +34,8 @@ def progress() -> Iterator[Watch]:
             if report.stage not in tasks:
                 tasks[report.stage] = bar.add_task(report.stage, total=None, status="")
             left = f"{seconds(report.seconds_left)} left" if report.budget else "estimating the time"
-            loss = (
-                "" if isnan(report.loss) else f"loss {significant(report.loss, 4)}  "
-            )  # the writing stage has no loss
+            # Stages that write text or states have no loss.
+            loss = "" if isnan(report.loss) else f"loss {significant(report.loss, 4)}  "
             accepted = "" if report.accepted is None else f"{decimal(report.accepted)} tokens per pass  "
             status = f"{loss}{accepted}{decimal(report.tokens_per_second)} tokens/s  {left}"
             bar.update(tasks[report.stage], total=report.budget or None, completed=report.tokens, status=status)

@@ -34,7 +34,7 @@ ANSWERED = 1200  # tokens to write per question
 def written_questions(
     target: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, plan: Plan, tokens: int, path: Path, watch: Watch, resume: bool
 ) -> list[str]:  # fmt: skip
-    """Write enough questions for `tokens` of answers and store them at `path`; `resume` reads them from there."""
+    """Return enough questions for `tokens` of answers, and store them at `path`; `resume` reads them from there."""
     if resume and path.is_file():
         return json.loads(path.read_text())
     batch_size, writer, start, out = plan.texts_together, writing.writer_of(target), perf_counter(), []

@@ -74,7 +74,7 @@ class States:
             new.replace(path)
 
     def at(self, rows: np.ndarray) -> TargetOutputs:
-        """Return the outputs of the rows with these numbers."""
+        """Return the outputs of the rows with these numbers. They must be stored (`fill`)."""
         *taps, last, sums = (
             np.stack([self._block(row // BLOCK, name)[row % BLOCK] for row in rows]) for name in self._names
         )

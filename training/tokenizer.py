@@ -27,7 +27,7 @@ def has_markers(tokenizer: PreTrainedTokenizerBase) -> bool:
 
 
 def train(texts: Iterable[str], vocab: int, context: int) -> PreTrainedTokenizerFast:
-    """Train a tokenizer of `vocab` tokens on texts."""
+    """Return a tokenizer of `vocab` tokens, trained on texts. `context` is its `model_max_length`."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Split(Regex(r"\d"), behavior="isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False)]

@@ -39,10 +39,8 @@ OPENING, WRITTEN = 40, 217
 ROW = OPENING + WRITTEN - 1  # tokens of a training row: the last token is only a label
 LIKELY = 16  # likeliest tokens that are stored for every position, with their log-probabilities
 Openings = Callable[[object], Iterator[list[int]]]  # seed -> ids of openings
-BEGINNING, LONGEST_QUESTION = (
-    (3, 16),
-    96,
-)  # tokens of a plain text's opening (at least, below), and of a question (at most)
+BEGINNING = (3, 16)  # tokens of a plain text's opening: from 3 to 15
+LONGEST_QUESTION = 96  # tokens
 
 
 def row_type(written: int = WRITTEN, likely: int = LIKELY) -> np.dtype:

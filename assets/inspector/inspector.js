@@ -1,5 +1,5 @@
-/* inspector.js: the panel of the pass inspector: `show` fills it with one pass, and a breadcrumb leads from the text
-   to a row's numbers. */
+/* inspector.js: the panel of the pass inspector: `show` fills the panel with one pass, and breadcrumbs lead from the
+   text to a row's numbers. */
 
 import {make} from "../page/dom.js";
 import {duration, percent} from "../page/numbers.js";

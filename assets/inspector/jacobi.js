@@ -1,11 +1,11 @@
 /* jacobi.js: the window of lookahead decoding as plain data: its levels and columns, the verified n-grams and the
-   attention mask. They are derived from the draft's parents, because a recording has no more. */
+   attention mask. They are derived from the draft's parents, because a recording contains no other structure. */
 
 import {ancestors, STATUSES, statusOf, tested} from "./draft.js";
 import {rootOf, shown} from "./text.js";
 
-/** The number of columns of a pass's window. Level 2 is a child of column 1. With one level or one column the parents
-    are ambiguous, but a lane's first window always has one level. */
+/** The number of columns of a pass's window. The first row of level 2 is a child of column 1. With one level or one
+    column the parents are ambiguous, but a lane's first window always has one level. */
 function columnsOf(lane, step) {
   const {draft} = step;
   const first = tested(draft);
@@ -29,7 +29,7 @@ export function gridOf(lane, step) {
 
 /** Mark the cells that repeat the previous iteration's guess for the same position; `above` is the older level. Level
     l, column c (from 1) guesses the token l + c - 1 positions ahead, and so does level l - 1, column c + 1: that is
-    the guess of the previous iteration. The same cell of two passes does not compare, because the levels move up. */
+    the guess of the previous iteration. Cells of two passes cannot be compared, because the levels move up. */
 const markRepeats = (level, above) =>
   level.map((cell, c) => ({...cell, repeats: above?.[c + 1]?.token === cell.token}));
 

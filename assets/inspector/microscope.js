@@ -114,6 +114,6 @@ export function view(log, laneIndex, stepIndex, go, chosen) {
     const {node} = new Mask(maskOf(log, laneIndex, stepIndex), chosen);
     return box("Lookahead window", make("div.la-m-column", grid(window), ngrams), node);
   }
-  const paused = small("The window is paused, because it lost time. Its n-grams in the pool are still verified.");
+  const paused = small("The window is paused, because it lost time. N-grams from the pool are still verified.");
   return box("N-grams from the pool", make("div.la-m-column", ngrams, paused));
 }

@@ -44,7 +44,7 @@ export function table(className, label, heads, rows) {
   const head = make("tr", ...heads.map(text => make("th", {scope: "col"}, text)));
   const attributes = {role: "table", "aria-label": label};
   const node = make(`table.${className}`, attributes, make("thead", head), make("tbody", ...rows));
-  // On a phone the style sheet changes the display of tables; explicit roles survive that.
+  // On a phone the style sheet changes the display of tables; explicit roles are not affected.
   for (const [selector, role] of Object.entries(ROLES)) {
     for (const part of node.querySelectorAll(selector)) part.setAttribute("role", role);
   }

@@ -82,7 +82,7 @@ function rowsSentence(log, step) {
   const counted = `${count(rows, "row")}${terms.length ? ` (${terms.join(" + ")})` : ""}`;
   if (!(oneRow > 0)) return `The pass had ${counted}.`;
   const unknown = branches(draft) && log.header.costs.branching_s == null;
-  const branching = unknown ? ", before what branching adds" : "";
+  const branching = unknown ? ", without the cost of branches" : "";
   const times = rows > 1 ? `, ${digits(cost / oneRow)} times ${duration(oneRow)} for 1 row${branching}` : "";
   const curve = `the cost curve measured before the race gives`;
   return `${counted} in the target’s pass; ${curve} ${duration(cost)}${times}.`;

@@ -1,5 +1,5 @@
-/* widgets.js: the entry script of a lesson's widgets. It comes with each widget, because a page with races only does
-   not need it. */
+/* widgets.js: the entry script of a lesson's widgets. Each widget includes the script, because a page without lessons
+   does not need it. */
 
 import * as games from "./games.js";
 

@@ -1,4 +1,4 @@
-/* buttons.js: buttons of the form, and the header's button that measures again. */
+/* buttons.js: buttons of the form, and the header's button for a new measurement. */
 
 export function connect() {
   const more = document.getElementById("la-more-button");
@@ -8,7 +8,7 @@ export function connect() {
     const open = document.getElementById("la-more").classList.toggle("la-open");
     more.setAttribute("aria-expanded", String(open));
   });
-  // The server replaces the header, so its button presses a permanent one.
+  // The server replaces the header, so the header's button presses a permanent button.
   document.addEventListener("click", event => {
     if (event.target.closest(".la-again")) document.getElementById("la-again").click();
   });

@@ -9,7 +9,7 @@ export function save(name, content, type) {
   setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
 
-/** Save a file that the server has sent in base64, and return "" for the field with that text. "" is no file. */
+/** Save a file that the server has sent in base64, if `text` is not empty. Returns "" for the field with that text. */
 export function saveBase64(name, type, text) {
   const bytes = Uint8Array.from(atob(text), character => character.charCodeAt(0));
   if (text) save(name, bytes, type);

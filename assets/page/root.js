@@ -1,6 +1,6 @@
-/* root.js: sets the page's base address, so that it works below any path and with or without a slash at its end. A
-   proxy may remove the path, so the server does not have it. It runs before Gradio's own scripts, because the first
-   base counts. */
+/* root.js: sets the page's base address, so that the page works below any path, with or without a slash at the end. A
+   proxy may remove the path, so the server cannot set the base. This script runs before Gradio's own scripts, because
+   browsers use the first base. */
 
 const root = location.origin + location.pathname.replace(/\/+$/, "");
 const base = document.createElement("base");

@@ -26,7 +26,7 @@ export function stopsOf(steps) {
     {
       part: ".la-strip",
       at: [partly, "draft"],
-      sentence: `A fast drafter drafts ${count} tokens. Drafts are cheap.`,
+      sentence: `A fast drafter proposes ${count} tokens. Drafts are cheap.`,
     },
     {
       part: ".la-strip",
@@ -36,7 +36,7 @@ export function stopsOf(steps) {
     {
       part: ".la-strip",
       at: [partly, "kept"],
-      sentence: "Tokens that equal the model’s own are accepted. At the first other one, the model writes its own.",
+      sentence: "Tokens that equal the model’s own are accepted. At the first rejection, the model writes its own.",
     },
     {
       part: ".la-head",

@@ -1,5 +1,5 @@
-/* feed.js: applies every batch of events to the log: from the host, from the server's repeats, and from opened files.
-   So a lost, repeated or late batch has one meaning. */
+/* feed.js: applies every batch of events to the log: from the host, from repeated requests, and from opened files. All
+   lost, repeated and late batches are handled here. */
 
 import {applyBatch, isDone} from "./log.js";
 import {Repair} from "./repair.js";

@@ -60,7 +60,7 @@ const EXPORTS = {
 const HOST_FUNCTION = {csv: "make", replay: "make", open: "open"};
 
 async function fromHost({log, ui, host}, kind, extension, type) {
-  setText(ui.taken, "Making the file.");
+  setText(ui.taken, "Creating the file.");
   const reply = await host.make(kind, JSON.stringify(traceOf(log)));
   if (!reply || reply.error) return reply?.error || NO_REPLY;
   return save(nameOf(log, extension), reply.text, type);

@@ -66,7 +66,7 @@ export class Lane {
     this.#follows = scrollHeight - clientHeight - scrollTop < AT_END;
   }
 
-  /** Keep the end of the text in view if it was. This forces a layout, so it comes after all changes of a frame. */
+  /** Keep the end of the text in view if it was visible. This forces a layout, so it comes after a frame's changes. */
   toEnd() {
     if (this.#follows) this.scroll.scrollTop = this.scroll.scrollHeight;
   }

@@ -25,7 +25,7 @@ export function applyBatch(log, batch) {
   const first = batch.i0 || 0;
   const last = first + batch.ev.length;
   if (batch.run !== log.run) {
-    // A late batch must not bring back a replaced run. A batch from its start may: the run is shown again.
+    // A late batch must not restore a replaced run, except a batch from the run's start: the run is then shown again.
     if (log.retired.includes(batch.run) && first > 0) return outcome;
     const retired = [...log.retired, log.run].filter(id => id != null && id !== batch.run).slice(-8);
     Object.assign(log, emptyRun(batch.run), {retired});

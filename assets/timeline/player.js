@@ -68,7 +68,7 @@ export function ghostChain(step) {
 /** A settled pass as [{kind, text, row, emitted}]: accepted tokens, rejected ones, then the target's own token. `row`
     is the drafted row and `emitted` the index among the emitted tokens; -1 for none. */
 export function passParts(step, naive) {
-  // Color means drafting: without a draft the text is plain. An opaque lane has no draft; a server reports its size.
+  // Without a draft the text is plain. An opaque lane records no draft; a server reports only the draft's size.
   const drafted = step.draft.tokens.length || step.drafted || step.origins.includes("accepted");
   if (naive || !drafted) return step.pieces.map((text, emitted) => ({kind: "plain", text, row: -1, emitted}));
   const parts = [];

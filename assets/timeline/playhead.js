@@ -5,7 +5,7 @@ import {countUpTo, EPSILON, isDone, liveEdge, neighbor, tokensOf} from "./log.js
 
 export const RATES = [1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4];
 const READABLE = 33; // tokens per second that a reader can follow
-const REAL = 100; // tokens per second of the slowest lane, up to which a race is shown in real time
+const REAL = 100; // tokens per second: a race is shown in real time if its slowest lane is not faster
 const SLOWEST = 1 / 16; // rate of the teaching pace
 const SLOW_S = 2; // of the reader's time, for a pass in slow motion
 const SLOW_PASSES = 3;
@@ -14,7 +14,7 @@ const PAUSE = 0.45; // share of a slow pass in which its outcome is shown withou
 const LONGEST_FRAME_S = 0.25; // so that a tab that was hidden does not jump
 
 /** The teaching pace: real time, or the largest rate at which the fastest lane can be read. Returns {rate, settled};
-    `settled`: enough events have arrived to keep the rate. */
+    `settled` is true if enough events have arrived to keep the rate. */
 export function teachingRate(log) {
   const speeds = log.lanes.map(lane => (lane.clock > 0 ? tokensOf(lane) / lane.clock : 0));
   const fastest = Math.max(0, ...speeds);
@@ -152,7 +152,7 @@ export class Playhead {
     this.#moved();
   }
 
-  /** Turn on or off that every pass plays in slow motion. */
+  /** Switch slow motion for every pass on or off. */
   passByPass() {
     this.onePass = !this.onePass;
     this.teaching = !this.onePass;

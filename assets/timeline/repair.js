@@ -1,10 +1,10 @@
-/* repair.js: requests events that did not arrive. At most one request is in flight, and the waits grow from 1.5 s to
-   10 s. All times are in milliseconds. */
+/* repair.js: requests events that did not arrive. At most one request is in flight. The wait between requests grows
+   from 1.5 s to 10 s. All times are in milliseconds. */
 
 const FIRST_WAIT = 1500;
 const MAX_WAIT = 10000;
 const TIMEOUT = 20000; // of a request without a reply
-const GAP_WAIT = 40; // the next batch often fills a gap
+const GAP_WAIT = 40; // short, because the next batch often fills a gap
 const LOST_AFTER = 3; // failures in a row
 const CALLS_AFTER_STOP = 2;
 
@@ -44,7 +44,7 @@ export class Repair {
     else if (applied) this.#due = now + FIRST_WAIT;
   }
 
-  /** Send a request if it is due. Returns a promise of the reply's arrival, else null. */
+  /** Send a request if one is due. Returns a promise that resolves after the reply, else null. */
   tick(now) {
     const {log} = this.#host;
     if (this.#call && now - this.#call.since > TIMEOUT) this.#fail(now);

@@ -67,7 +67,7 @@ export function headline(speedup) {
 /** The prompt as it was typed, without the text of a chat template. */
 export const promptOf = ({header}) => header.prompt.typed ?? header.prompt.text;
 
-/** A plain name for each of two lanes, shown before the method's name; "" if there are more lanes, or servers. */
+/** A description of each of two lanes, shown before the method's name; "" for more lanes and for servers. */
 export const plainName = (lane, {lanes}) =>
   lanes.length !== 2 || lane.opaque || !lanes[0].naive ? "" : lane.naive ? "one token per pass" : "draft and verify";
 
@@ -85,7 +85,7 @@ export function outcome(log, frame) {
 
 export const rateLabel = rate => (rate < 1 ? `1/${Math.round(1 / rate)}x` : `${rate}x`);
 export const rateText = rate =>
-  rate < 1 ? `${Math.round(1 / rate)}x slower than real` : rate > 1 ? `${rate}x faster than real` : "real time";
+  rate < 1 ? `played ${Math.round(1 / rate)}x slower` : rate > 1 ? `played ${rate}x faster` : "real time";
 
 /** The state of a run in one word; `lost` is true if the server does not reply. */
 export function stateOf(log, lost) {
@@ -104,7 +104,7 @@ const tokensSoFar = log => Math.max(0, ...log.lanes.map(tokensOf));
 const STATUS_LINES = {
   empty: () => "Nothing to show yet. Press Race to run the prompt.",
   waiting: log => log.status?.text ?? "Waiting for the first tokens.",
-  lost: () => "Connection lost: showing what arrived. Still trying.",
+  lost: () => "Connection lost: the received part is shown. Still trying.",
   running: log => `Running: ${tokensSoFar(log)} of at most ${log.header.settings.max_new_tokens} tokens.`,
   stopped: log => `Stopped by you after ${tokensSoFar(log)} tokens.`,
   error: () => "The run ended early.",

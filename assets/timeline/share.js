@@ -47,7 +47,7 @@ function box(pen, text, x, y, {tint, isDashed = false, isStruck = false}) {
   return width;
 }
 
-/** Draw one pass in one of its phases; `share` of the phase is over. */
+/** Draw one pass in one of its phases; `share` is the completed part of the phase. */
 function scene(pen, step, context, phase, share, y) {
   const parts = partsOf(step);
   const {drafted, added} = parts;

@@ -23,7 +23,7 @@ const TAKE = [
   ["json", "recording", "The whole race as JSON: open it here again, or read it with a program"],
   ["csv", "table", "One line per pass, as CSV"],
   ["replay", "replay.html", "One file that plays this race anywhere, without a server"],
-  ["link", "copy link", "An address that brings back this prompt, these lanes and these settings"],
+  ["link", "copy link", "An address with this prompt, these lanes and these settings"],
   ["open", "open a recording", "Show a recording that was saved here or elsewhere"],
 ];
 const KEYS = [

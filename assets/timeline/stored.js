@@ -1,5 +1,5 @@
-/* stored.js: values that the browser stores: a live race and its playhead survive a reload or a restarted server. If
-   storage is full or forbidden, nothing is kept. */
+/* stored.js: values that the browser stores. With them, a live race and its playhead survive a reload or a restarted
+   server. If storage is full or forbidden, nothing is stored. */
 
 const RUN = "lookahead-timeline";
 const MAX_LENGTH = 3e6; // characters of a stored run

@@ -8,12 +8,12 @@ import {passParts} from "./player.js";
 import {promptOf} from "./sentences.js";
 
 const TAIL = 90; // characters of the text so far
-const FAST_S = 0.4; // of the reader's time: a shorter pass is not shown step by step
+const FAST_S = 0.4; // of playback: a shorter pass is not shown step by step
 const OUTCOME_MS = 600; // how long an outcome is shown while passes are fast
 const MARKS = {accepted: "✓", rejected: "✕", unvisited: "·"};
 
 /** The scene at time t: {index, phase, share}. The phase is "draft", "check" (verification) or "kept" (outcome);
-    `share` of the phase is over. Pure. */
+    `share` is the completed part of the phase. Pure. */
 export function sceneAt(lane, {settled, inFlight, ghosts, sweep}, t) {
   const last = settled - 1;
   const hasEnded = settled > 0 && t - lane.ends[last] <= EPSILON;
@@ -48,7 +48,7 @@ export function caption({drafted, added}, phase) {
       phase === "kept" ? "No draft here: the target wrote one token." : "No draft here: the target writes one token.",
     ];
   if (phase === "draft") return ["1 draft", `the drafter proposes ${count(total, "token")}`];
-  if (phase === "check") return ["2 verify", `the target computes ${total === 1 ? "it" : `all ${total}`} in one pass`];
+  if (phase === "check") return ["2 verify", `the target verifies ${total === 1 ? "it" : `all ${total}`} in one pass`];
   const accepted = drafted.filter(({kind}) => kind === "accepted").length;
   const end = added.length ? "the target adds one more" : "the text ends";
   if (accepted === total)

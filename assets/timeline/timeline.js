@@ -141,7 +141,7 @@ class Timeline {
     this.playhead.adapt();
     if (this.log.stopped && !this.#stopShown) {
       this.#stopShown = true;
-      this.playhead.seek(Number.POSITIVE_INFINITY); // so that the number is of the same time as the verdict
+      this.playhead.seek(Number.POSITIVE_INFINITY); // to the end, like the verdict
     }
     this.scoreboard.announce(this.log, this.state, this.feed.restored);
     if (!this.playhead.playing) this.#draw();

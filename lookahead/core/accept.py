@@ -27,7 +27,7 @@ from .tree import children, depths
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """A drafter's token, its confidence from 0 to 1, and q if the token was sampled."""
+    """A drafter's token, its confidence from 0 to 1, and its distribution `q` [vocab] if the token was sampled."""
 
     token: int
     chance: float
@@ -36,7 +36,7 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """How logits alone decide a token: the highest of `scale` times logits plus `noise` [positions, vocab] wins."""
+    """The next token has the highest score: `scale` times its logit, plus `noise` [positions, vocab] if not None."""
 
     scale: float = 1.0
     noise: torch.Tensor | None = None
@@ -44,7 +44,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The accepted rows in order, the target's own token after them, and all tests."""
+    """The accepted rows in order, the target's token after them (a correction or a bonus), and all tests."""
 
     path: tuple[int, ...]
     token: int
@@ -74,7 +74,7 @@ class Rule(ABC):
 
     @abstractmethod
     def choose(self, logits: torch.Tensor, context: Sequence[int], chance: float | None = None) -> Pick:
-        """Return a drafter's next token from its logits [vocab]. `chance` replaces the token's probability as its confidence."""
+        """Return a drafter's token for its logits [vocab]. Its confidence is `chance`, or the highest probability."""
 
     def scores(self, position: int, count: int, vocab: int) -> Scores | None:
         """Return the `Scores` of `choose` for `count` positions; None if the choice also needs the text or a random draw."""
@@ -99,7 +99,7 @@ class Rule(ABC):
 
 
 def _likeliest(scores: torch.Tensor, chance: float | None) -> Pick:
-    """Return the token with the highest of the scores [vocab]. Its confidence is `chance`, or its softmax if that is None."""
+    """Return the token with the highest of the scores [vocab]. Its confidence is `chance`, by default its softmax."""
     if chance is not None:
         return Pick(*_argmax(scores[None]), chance)
     chances = scores.softmax(-1)
@@ -108,12 +108,12 @@ def _likeliest(scores: torch.Tensor, chance: float | None) -> Pick:
 
 
 def _argmax(scores: torch.Tensor) -> list[int]:
-    # On a CPU numpy's argmax takes a tenth of torch's time.
+    # On a CPU, numpy's argmax is ten times as fast as torch's.
     return (scores.numpy() if scores.device.type == "cpu" else scores).argmax(-1).tolist()
 
 
 def follow(draft: Draft, predicted: Sequence[int]) -> Verification:
-    """Walk down the tree while a child has the target's token. `predicted` has the target's token after every row."""
+    """Accept rows that equal the target's tokens: `predicted[0]` after the root, `predicted[i + 1]` after row i."""
     if not draft.tokens:
         return Verification((), predicted[0], (Test(None, predicted[0], BONUS),))
     path: list[int] = []
@@ -218,7 +218,7 @@ class Rejection(Rule):
 def residual(p: torch.Tensor, q: torch.Tensor | None, token: int) -> torch.Tensor:
     """Return the distribution after a rejection: max(0, p - q), normalized. If `q` is None, q is a point mass on `token`.
 
-    Returns p if the residual is zero, because p equals q up to rounding.
+    If p equals q up to rounding, the residual is zero, and p is returned.
     """
     difference = p.clone()
     if q is None:
@@ -232,7 +232,7 @@ def residual(p: torch.Tensor, q: torch.Tensor | None, token: int) -> torch.Tenso
 
 
 def at_quantile(p: torch.Tensor, u: float) -> int:
-    """Return the token at quantile u of p. Rounding never leads past the last token with mass."""
+    """Return the token at quantile u of p. If rounding leads past the end, it is the last token with p > 0."""
     steps = p.double().cumsum(0)
     token = int(torch.searchsorted(steps, u * float(steps[-1]), right=True))
     return token if token < len(p) else int(p.nonzero()[-1])

@@ -29,6 +29,7 @@ class CostCurve:
         return theory.interpolate(self.rows, self.seconds, rows) + (self.branching_s if branches > 1 else 0.0)
 
     def ratio(self, rows: int) -> float:
+        """Return the time of a pass of `rows` rows, divided by that of one row."""
         return self.pass_s(rows) / self.pass_s(1)
 
     def scaled(self, by: float) -> CostCurve:
@@ -183,7 +184,7 @@ class PassCosts:
                     draft_s += costs.curve.pass_s(unread) + costs.choose_s + (levels - 1) * costs.level_s(rows)
                     draft_s += sum(costs.cold_s[:levels])
                     verify_s += costs.return_s
-                unread = -min(accepted, levels - 1)
+                unread = -min(accepted, levels - 1)  # accepted tokens that are already in its cache
             unread += len(step.emitted)
             tokens += len(step.emitted)
         return PricedRun(tokens, self.pass_s(1), verify_s, draft_s)

@@ -15,7 +15,7 @@ from .numbers import count
 ACCEPTED, REJECTED, UNVISITED, WINDOW = "accepted", "rejected", "unvisited", "window"
 CORRECTION, BONUS = "correction", "bonus"
 RULES = ("auto", "greedy", "coupled", "rejection")
-BIT_EXACT, TIE_AWARE = "bit-exact", "tie-aware"  # drafting changes nothing, or it changes which of two tied tokens wins
+BIT_EXACT, TIE_AWARE = "bit-exact", "tie-aware"  # drafting never changes a text, or it may swap two tied tokens
 COSTS = ("auto", "typical", "measured")
 MOST_NEW_TOKENS = 100_000
 MOST_DRAFTED = 64
@@ -61,7 +61,7 @@ class Cancelled(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Drafted tokens as a tree: row i is a child of row `parents[i]`, or of the last token (-1); parents come first.
+    """Drafted tokens as a tree: row i is a child of row `parents[i]`, or of the root (-1). Parents come first.
 
     `q[i]` is the distribution that row i was sampled from: probabilities [vocab] after its ancestors. `q` or `q[i]` is
     None without sampling. `sources[i]` names the drafter of the row. `chances[i]` is the drafter's estimate that row i is
@@ -96,6 +96,7 @@ class Draft:
     def chain(
         cls, tokens: Sequence[int], source: str, q: Sequence[Any] | None = None, chances: Sequence[float] = ()
     ) -> Draft:
+        """Return a draft without branches, from one source."""
         n = len(tokens)
         return cls(tuple(tokens), tuple(range(-1, n - 1)), tuple(q) if q else None, (source,) * n, tuple(chances))
 
@@ -145,11 +146,11 @@ class Test:
 class Step:
     """One pass of the target.
 
-    `kind` is "prefill" (nothing is emitted) or "verify". `path` has the accepted rows in order, and `emitted` the tokens
-    added to the text. `origins` has the origin of each: "accepted" (drafted), "correction" (the target's token after a
-    rejection) or "bonus" (the target's token without a rejection, such as every naive token). `propose_s`, `verify_s` and
-    `other_s` are the seconds of drafting, of the target's pass and of other work. `finish` is None until the last step:
-    "eos", "stop", "length" or "context".
+    `kind` is "prefill" (nothing is emitted) or "verify". `statuses` has "accepted", "rejected", "unvisited" or "window"
+    for each drafted row. `path` has the accepted rows in order, `emitted` the tokens added to the text. Their `origins`
+    are "accepted" (drafted tokens), "correction" (the target's token after a rejection) or "bonus" (the target's token
+    otherwise, as in naive decoding). `propose_s`, `verify_s` and `other_s` are the seconds of drafting, of the target's
+    pass and of other work. `finish` is None until the last step: "eos", "stop", "length" or "context".
     """
 
     kind: str
@@ -193,12 +194,12 @@ def _number(name: str, value: Any, low: float, high: float, *, above: bool = Fal
 class Settings:
     """The settings of a run. Raises `SettingsError` for a value out of range.
 
-    `k` is the most tokens to draft per pass, or "auto". `temperature` 0 is greedy. `top_k` 0 and `top_p` 1 switch those
-    filters off. `rule` "auto" is greedy at temperature 0 and coupled above it. `stop` strings end the text at the token
-    that completes one. `chat` applies the model's chat template. `details` records the target's likeliest tokens.
+    `k` is the most tokens to draft per pass; "auto" maximizes tokens per second. `temperature` 0 is greedy. `top_k` 0
+    and `top_p` 1 switch those filters off. `rule` "auto" is greedy at temperature 0, else coupled. The text ends with a
+    complete `stop` string. `chat` applies the chat template. `details` records the target's likeliest tokens.
 
-    `costs` selects the pass costs of `auto`: "measured" on this machine, or those of a "typical" machine. With typical
-    costs a race has the same passes on every machine. "auto" selects them if the family has them.
+    `costs` selects the pass costs for `k` "auto": "measured" on this machine, or those of a "typical" machine. With
+    typical costs, a race has the same passes on every machine. "auto" selects typical costs if the family has them.
     """
 
     max_new_tokens: int = 128

@@ -1,4 +1,4 @@
-"""The protocol of a language model. `model/lm.py`, `model/heads/head.py` (trained heads) and `core/table.py` (tests) implement it."""
+"""The protocol of a language model, implemented in `model/lm.py`, `model/heads/head.py` and `core/table.py` (tests)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
     from .accept import Pick, Rule, Scores
 
-PREFILL_ROWS = 256  # per pass that reads a prompt: half a second of SmolLM2; a race can be stopped after each
+PREFILL_ROWS = 256  # rows per prefill pass, about 0.5 s with SmolLM2; a race can be stopped between passes
 DRAFTED_AT_ONCE = 8  # tokens per call of `draft_chain`, which draws noise for all of them
 
 
 @dataclass(frozen=True, slots=True)
 class DraftRequest:
-    """A request to draft in one call: at most `most` tokens of the first `known` of the vocabulary, picked by `scores`.
+    """A request to draft at most `most` tokens in one call, picked by `scores` from the drafter's first `known` tokens.
 
-    `stop` gets the product of confidences, which begins at `reach`. If the drafter has only some tokens, `ids` [known]
-    lists them.
+    `stop` gets the product of confidences, which begins at `reach`. If the drafter has a reduced vocabulary,
+    `ids` [known] maps its tokens to the target's ids.
     """
 
     most: int
@@ -58,8 +58,8 @@ class LanguageModel(Protocol):
     tokens: list[int]
     vocab: int
     context_length: int
-    longest: int  # tokens that it can draft for one pass
-    confidence: float | None  # in the last drafted token; None if it is the token's probability
+    longest: int  # most tokens that it can draft for one pass
+    confidence: float | None  # of the last drafted token; None if it is the token's probability
     kind: str | None  # kind of trained head, such as "eagle"; None for a language model
     seconds: float  # of all passes so far
 
@@ -104,7 +104,7 @@ class Target(LanguageModel, Protocol):
     def forward_batch(
         self, lms: Sequence[Any], rows: Sequence[tuple[Sequence[int], Sequence[int]]]
     ) -> list[torch.Tensor]:
-        """Compute one pass for several texts that share this model. Each has rows (tokens, parents), as in `forward`."""
+        """Run one pass for several texts with (tokens, parents) each; return the logits [rows, vocab] of each text."""
 
     def configured(self, draft: Any, drafting: Mapping[str, Any], attention: str | None) -> Any:
         """Return a context in which transformers' models have these settings; see `model/lm.py`."""
@@ -125,7 +125,7 @@ def draft_tokens(
     stop: StopRule,
     reach: float = 1,
 ) -> list[Pick]:
-    """Draft 1 to `most` tokens after `text`. Its last tokens `unread` are not in the model's cache yet.
+    """Return 1 to `most` drafted tokens after `text`, whose last tokens `unread` are not in the model's cache yet.
 
     One call of `draft_chain` drafts them if the rule needs only logits and the model supports it. Otherwise one token is
     drafted.

@@ -9,7 +9,7 @@ import torch
 
 from .processor import CGROUP
 
-SPARE = 1.2  # memory of a loaded model in multiples of its weights: caches, activations, temporary copies while loading
+SPARE = 1.2  # memory that a model needs, as a multiple of its weights: with caches, activations and temporary copies
 
 
 def device() -> torch.device:
@@ -36,7 +36,7 @@ def disk_free(folder: Path) -> int:
 
 
 def release() -> None:
-    """Free unreachable objects. Later collections skip all others, because a full collection would stop a race for 0.25 s."""
+    """Free unreachable objects. Later collections skip the remaining objects, because a full one takes 0.25 s."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()

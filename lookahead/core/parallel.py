@@ -17,7 +17,7 @@ def workers(texts: int) -> int:
 
 
 def balanced(rows: Sequence[int]) -> list[list[int]]:
-    """Return a group of text numbers for each core, so that all cores have about the same number of `rows`."""
+    """Return a group of text indices for each core, so that all cores get about the same number of `rows`."""
     groups: list[tuple[int, int, list[int]]] = [(0, core, []) for core in range(workers(len(rows)))]
     for text in sorted(range(len(rows)), key=lambda text: -rows[text]):
         taken, core, texts = heappop(groups)

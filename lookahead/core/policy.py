@@ -10,7 +10,7 @@ from .events import Draft, Step
 from .tree import depths
 
 LOOKUP_S = 30e-6  # seconds of a lookup: about the same for short and long texts, on every CPU
-UNSTATED = 0.7  # confidence of a drafter without confidences, and the expected acceptance before the first test
+UNSTATED = 0.7  # default confidence if a drafter reports none, and the expected acceptance before the first test
 EXPECTED_TOKENS = 1.8  # expected tokens per pass before the first draft
 
 

@@ -12,7 +12,7 @@ Paths = Sequence[Sequence[int]]  # for each row of a pass: the drafted tokens be
 
 
 def process(settings: Settings, logits: torch.Tensor, context: Sequence[int], above: Paths = ((),)) -> torch.Tensor:
-    """Return logits [n, vocab] after penalty, temperature, top-k and top-p, in float32."""
+    """Return float32 logits [n, vocab] after the penalty for `context` and `above`, temperature, top-k and top-p."""
     scores = logits.float()
     if settings.repetition_penalty != 1.0:
         seen = torch.zeros(scores.shape, dtype=torch.bool, device=scores.device)

@@ -16,7 +16,7 @@ from .tree import ancestors
 
 
 class TableLM:
-    """The interface of `CachedLM`, with logits from a table. `seed` selects the table."""
+    """A model with the interface of `CachedLM` and logits from a table. `seed` selects the table."""
 
     device = torch.device("cpu")
     longest, confidence, kind = 1 << 20, None, None

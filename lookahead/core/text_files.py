@@ -1,6 +1,6 @@
 """Text files for other programs: UTF-8, lines and CSV.
 
-Spreadsheets read a CSV file as UTF-8 only if it begins with a byte-order mark. They compute cells that begin like a formula.
+Spreadsheets read CSV files as UTF-8 only after a byte-order mark, and evaluate cells that begin like a formula.
 """
 
 import csv
@@ -11,7 +11,7 @@ from typing import Any
 
 BYTE_ORDER_MARK = "\ufeff"
 LINE_END = re.compile("\r\n|\n|\r")
-# The first characters of a formula, in both widths. The apostrophe is included, so that removing one always restores the text.
+# First characters of a formula, ASCII and full-width. With the apostrophe, removing one always restores the text.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20", "'")
 
 
@@ -31,12 +31,12 @@ def decoded(data: str | bytes) -> str:
 
 
 def lines(text: str) -> list[str]:
-    """Return the lines of a text without byte-order marks. LF, CRLF and CR end a line. Other separators may occur in JSON strings."""
+    """Return the lines, split only at LF, CRLF and CR, without byte-order marks. JSON may contain other separators."""
     return [line.removeprefix(BYTE_ORDER_MARK) for line in LINE_END.split(text)]
 
 
 def cell(value: Any) -> Any:
-    """Return a value that no spreadsheet computes. Text that begins like a formula gets an apostrophe; numbers do not change."""
+    """Return a value that no spreadsheet evaluates: an apostrophe precedes text that looks like a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 

@@ -32,9 +32,11 @@ class SuffixAutomaton:
         return len(self._length)
 
     def break_off(self) -> None:
+        """End the current text. `extend` then begins another."""
         self._last = 0
 
     def extend(self, tokens: Sequence[int]) -> None:
+        """Append tokens to the current text."""
         for token in tokens:
             self._count(token)
             self._last = self._step(token)

@@ -82,7 +82,7 @@ class Drafter(ABC):
         return None
 
     def sources(self) -> Mapping[str, DraftCost]:
-        """Return the costs of drafts by source. A source without an entry looks its tokens up."""
+        """Return the costs of drafts by source. A source without an entry is a lookup."""
         rows = self.level_rows(asdict(self.options)) if self._costs else 0
         if not rows:
             return {}

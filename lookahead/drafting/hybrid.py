@@ -74,8 +74,8 @@ def merge_drafts(draft: Draft, other: Draft) -> Draft:
 def combine_chances(parents: list[int], *estimates: dict[int, float]) -> tuple[float, ...]:
     """Return the chance of every row of a tree, from the estimates of two independent drafters by row.
 
-    If both propose children of a row, a child's chance is proportional to the product of both estimates. If a drafter does
-    not propose a child, its estimate is the probability that its proposals leave.
+    If both propose children of a row, a child's chance is proportional to the product of both estimates. A drafter's
+    estimate for a child that it does not propose is the remainder: 1 minus the sum of its estimates.
     """
     chances = estimates[1] | estimates[0]
     for parent in set.intersection(*({parents[row] for row in estimate} for estimate in estimates)):

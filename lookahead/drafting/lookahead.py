@@ -15,7 +15,7 @@ from .jacobi import JacobiWindow, NGramPool
 
 MOST_COST = 1.6  # highest cost of a pass with an automatic window, in one-row passes
 POOL = "pool"  # source of n-grams that are drafted without a window
-POOL_CONFIDENCE = 0.5
+POOL_CONFIDENCE = 0.5  # confidence of the newest n-gram
 SHAPES = ((2, 3), (3, 3), (5, 3), (5, 4), (7, 5), (10, 5), (15, 5))  # (window = guesses, ngram), in order of rows
 
 
@@ -49,7 +49,7 @@ class Lookahead(Drafter):
         self._window = JacobiWindow(options.window or columns, max(2, options.ngram or n))
         self._pool = NGramPool(options.guesses or self._window.columns)
         self._pass = 0  # number of the pass, from 1
-        self._passes_due = 0  # next passes that keep the window, independent of the policy
+        self._passes_due = 0  # number of next passes that have a window, independent of the policy
 
     @classmethod
     def fitted(cls, deciding, measured):

@@ -1,8 +1,8 @@
 """A batch: several texts share every pass.
 
-The loop is the same as in `decode`. Every text has its own drafter, draft length, rule and end.
-It gets the same tokens as alone. A pass with many rows is compute-bound, so drafts compete for rows. The likeliest rows stay
-while they increase the tokens per second of the batch.
+The loop is the same as in `decode`. Every text has its own drafter, draft length, rule and end. Its tokens are the same
+as without a batch. A pass with many rows is compute-bound, so drafts compete for rows. The likeliest rows stay while
+they increase the tokens per second of the batch.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -46,9 +46,9 @@ class Request:
         self.propose_s = self.read_s = 0.0
 
     def read(self, others: Sequence[Request] = (), reading: Reading | None = None) -> Step:
-        """Read the prompt without its last token. If one of the `others` has read it, copy its cache and its time.
+        """Read the prompt without its last token; return the prefill `Step`.
 
-        Exceptions of `reading` are passed on.
+        If one of the `others` has read it, its cache and time are copied. Exceptions of `reading` propagate.
         """
         begin, prompt = perf_counter(), self.context[:-1]
         same = (other for other in others if other is not self and other.target.tokens == prompt)
@@ -68,7 +68,7 @@ class Request:
         return Step("prefill", 0, propose_s=perf_counter() - begin, verify_s=self.read_s)
 
     def propose(self) -> Draft:
-        """Draft tokens for the next pass."""
+        """Draft tokens for the next pass; return the draft."""
         begin, drafter, policy = perf_counter(), self._drafter, self.policy
         if self._step:
             policy.observe(self._step)
@@ -92,7 +92,7 @@ class Request:
         return [self.context[-1], *self.draft.tokens], [-1, *(parent + 1 for parent in self.draft.parents)]
 
     def verify_and_commit(self, logits: torch.Tensor, verify_s: float) -> Step:
-        """Verify the draft with the logits of a pass that took `verify_s`, and commit the accepted tokens."""
+        """Verify the draft with a pass's logits [1 + rows, vocab], commit the accepted tokens, and return the step."""
         begin, draft, context = perf_counter(), self.draft, self.context
         verification = self._rule.verify(logits, draft, context)
         emitted = [*(draft.tokens[row] for row in verification.path), verification.token]

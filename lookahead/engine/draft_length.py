@@ -98,6 +98,7 @@ class SourceHistory:
         self.acceptance = (accepted + UNSTATED * PRIOR_AT_POSITION) / (self._tested + PRIOR_AT_POSITION)
 
     def count_pass(self, tokens: int, seconds: float) -> None:
+        """Update the rate and the lost time with a pass that emitted `tokens` tokens in `seconds`."""
         self._tokens = PASS_DECAY * self._tokens + tokens
         self._seconds = PASS_DECAY * self._seconds + seconds
         lost = seconds / self.plain_s - tokens
@@ -146,7 +147,7 @@ class AdaptiveLength(DraftPolicy):
         likeliest = sorted(range(len(draft)), key=lambda row: (-chances[row], row))
         tokens = [*accumulate((chances[row] for row in likeliest), initial=1.0)]  # expected per pass, by drafted rows
         seconds = [self._pass_s(1 + count, 1) for count in range(len(tokens))]
-        # A second is worth the rate of recent drafts. For a lookup it is worth the rate of this draft, if that is higher.
+        # A second is valued at the rate of recent drafts. For a lookup, the rate of this draft counts if it is higher.
         rate = self._rate(draft.sources[0])
         if draft.sources[0] not in self._costs:
             rate = max(rate, *map(truediv, tokens, seconds))
@@ -159,6 +160,7 @@ class AdaptiveLength(DraftPolicy):
         return max(trimmed, draft.pruned(_best_chain(draft, chances, rows)), key=self._speedup)
 
     def reaches(self, draft: Draft) -> list[float]:
+        """Return the chance of each row to be accepted together with its ancestors."""
         return reach_probabilities(draft, lambda source, p, depth: self._history(source).chance(p, depth))
 
     def draft_s(self, draft):

@@ -26,7 +26,7 @@ ATTENTIONS = ("exact", "sdpa")
 
 
 class ExternalGenerator:
-    """One way to call `generate`. The class attributes are those of a `Drafter`, and the settings of the bench."""
+    """A mode of transformers' `generate`. Class attributes are those of a `Drafter`, and the settings of the bench."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
@@ -53,6 +53,7 @@ class ExternalGenerator:
         return {}
 
     def configuration(self) -> Mapping[str, Any]:
+        """Return further fields of the target's `GenerationConfig`."""
         return {}
 
     def steps(self, prompt: Sequence[int], ends: Ends) -> Iterator[Step]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..core.options import DecodeOptions
     from ..family.models import Models
 
-MOST_AUTO = 63  # tokens per draft of `auto`; with the root 64 rows, the most for which costs are measured
+MOST_AUTO = 63  # most tokens per draft of `auto`: with the root, a pass has at most 64 rows
 
 
 def split_options(options: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
@@ -35,7 +35,7 @@ def split_options(options: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]
 
 
 class Lane:
-    """A run that has not started. Raises `LookaheadError` for invalid input."""
+    """One method with its models, prompt and settings, ready to run. Raises `LookaheadError` for invalid input."""
 
     def __init__(
         self, models: Models, prompt: Any, method: str, settings: Settings, options: Mapping[str, Any] | None = None

@@ -46,7 +46,7 @@ def needed_by(method: str) -> str | None:
 
 
 def drafter_for(method: str, name: str, drafters: Collection[str]) -> str:
-    """Return the draft model of a method. `DRAFT` selects a trained head if no draft model is loaded and heads are accepted."""
+    """Return the name of a method's draft model. If none is loaded, `DRAFT` selects a trained head that is accepted."""
     cls = method_class(method)
     if not isinstance(name, str):
         raise MethodError("draft", name, f"give the name of a draft model: {', '.join(sorted(drafters))}.")

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 MOST_CHARACTERS = 1_000_000
 BROKEN = "\ufffd"
-LEAD = 4  # ids to decode before the new ones, because a character may begin in an earlier id
+LEAD = 4  # earlier ids to decode with the new ones, because a character may begin in them
 
 
 def encode_prompt(
     tokenizer: PreTrainedTokenizerBase, prompt: Any, *, chat: bool, vocab: int, context_length: int
 ) -> list[int]:
-    """Return the ids of a prompt, which is text or ids. Raises `PromptError`, also if it fills the model's context."""
+    """Return the ids of a prompt (text or ids). Raises `PromptError` if it is invalid or fills the model's context."""
     if isinstance(prompt, str):
         ids = _encode_text(tokenizer, prompt, chat, context_length)
     elif (isinstance(prompt, Sequence) and not isinstance(prompt, (bytes, bytearray))) or hasattr(prompt, "tolist"):

@@ -15,7 +15,7 @@ TOLERANCE = 0.05  # relative to the largest logit: another kernel may be used, w
 
 
 def capture_if_faster(passes: Forward) -> Forward:
-    """Return the passes as CUDA graphs if they are faster. Passes on a processor or on several GPUs stay unchanged."""
+    """Return the passes as CUDA graphs if they are faster. Passes on a CPU or on several GPUs stay unchanged."""
     if passes.device.type != "cuda" or len(passes.devices) > 1:
         return passes
     from ..model.cuda_graphs import CudaGraphs

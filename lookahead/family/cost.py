@@ -43,7 +43,7 @@ SETTLED_S = 0.007  # time of one-row passes until a processor has its usual spee
 
 
 def drift(lm: CachedLM, curve: CostCurve) -> float | None:
-    """Return the time of passes now relative to a stored curve, None if the curve has another shape. Leaves `lm` empty."""
+    """Return the current time of passes relative to a curve, None if the curve changed its shape. Leaves `lm` empty."""
     rows = curve.rows[min(4, len(curve.rows) - 1)]
     lm.reset()
     lm.extend([1] * min(CONTEXT, lm.context_length - rows))
@@ -116,7 +116,7 @@ def measure(lm: CachedLM) -> CostCurve:
 
 
 def undisturbed(seconds: Sequence[float]) -> tuple[float, ...]:
-    """Return the seconds of passes of rising size, each at most those of larger ones. Disturbances only add time."""
+    """Return times of passes in rising order of rows, each limited to that of larger passes: disturbances add time."""
     return tuple(accumulate(reversed(seconds), min))[::-1]
 
 

@@ -26,7 +26,7 @@ from ..model.small_files import CONFIG, weight_files
 CHUNK = 1 << 16  # bytes that the child writes at once, so that progress is visible on a slow connection
 POLL_S = 0.1
 GRACE_S = 0.5  # time for the child to remove its unfinished file
-STALLED_S = 60
+STALLED_S = 60  # time without new bytes after which a download fails
 ABANDONED_S = 3600  # age of an unfinished file that is removed
 PACKAGES = Path(__file__).parents[2]
 

@@ -21,7 +21,7 @@ from ..model.lm import CachedLM
 LENGTHS = (24, 126, 250, 384, 509, 700, 1000, 1021, 1400, 1900)
 ROWS = 64  # rows per pass
 PATH = 6  # most rows of a pass that are compared
-BUDGET_S, AGAIN_S = 0.4, 0.2  # at the first start with a model, and at later starts
+BUDGET_S, AGAIN_S = 0.4, 0.2  # of a probe: at the first start with a model, and at later starts
 SHORT = 128  # tokens: passes after texts of at most this length are compared first
 WRONG = {torch.float32: 0.01}  # relative to the largest logit: a difference too large for rounding
 WRONG_16_BITS = 0.1

@@ -98,7 +98,7 @@ class InspectedModel:
         return self.parameters * dtype.itemsize
 
     def attempt(self, topic: str, step: Callable[..., object], *arguments: Any) -> None:
-        """Call `step(self, *arguments)`, and append an error to `faults`."""
+        """Call `step(self, *arguments)`. If it raises, append the error to `faults`; `Cancelled` propagates."""
         try:
             step(self, *arguments)
             return
@@ -233,7 +233,7 @@ def load(spec: str = "pocket", progress: Progress = lambda *_: None, *, dtype: s
     """Load a family and measure it: a bundled family, or hub names or folders joined with "+".
 
     `dtype` is "bfloat16" or "float32"; None is LOOKAHEAD_DTYPE or the default format. Models are checked before a download.
-    Raises `ModelError` if a model is missing, does not fit the target, or cannot be used for speculative decoding.
+    Raises `ModelError` if a model is missing, does not match the target, or cannot be used for speculative decoding.
     """
     paths, source = map(Path, sources.locations(spec).values()), sources.named(spec)
     if (source and source.local_copy()) or all(path.is_relative_to(sources.BUNDLED) for path in paths):
@@ -341,7 +341,7 @@ def _read_config(inspected: InspectedModel) -> None:
             f"this version of transformers does not support its architecture ({kind or 'none given'})")  # fmt: skip
         raise ModelError("model", inspected.name, f"{hint}; choose a model that transformers supports.")
     if raw.get("quantization_config"):
-        raise ModelError("model", inspected.name, "its weights are quantised; choose one without quantisation.")
+        raise ModelError("model", inspected.name, "its weights are quantized; choose one without quantization.")
     if (plain := llama_config.plain(inspected.folder)) and plain["num_hidden_layers"] <= MOST_PARTS:
         inspected.parameters, inspected.shape = llama_config.parameters(plain), Shape.from_fields(plain.get)
         return

@@ -52,7 +52,7 @@ PossibleCosts = Annotated[PassCosts, AfterValidator(_possible)]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The measurements of `models.load`. `threads` is the number of threads that passes use."""
+    """The stored result of calibration: number format, exactness, pass costs, and the number of threads for passes."""
 
     format: Literal["bfloat16", "float32"]
     exactness: Exactness

@@ -37,8 +37,8 @@ from .measurements import Measured
 from .sources import Progress
 from .typical import Typical
 
-MOST_MEASUREMENTS = 3  # of costs, until they are plausible
-MOST_ROWS = 21  # of the passes that small machines make
+MOST_MEASUREMENTS = 3  # attempts to measure plausible costs
+MOST_ROWS = 21  # rows of the largest pass that is warmed up; small machines rarely run larger ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +136,9 @@ def load(
 ) -> Models:
     """Load a family and measure it, or check stored measurements.
 
-    `dtype` is "bfloat16" or "float32"; None is the default format. `folder_of` maps hub names to folders with their files;
-    transformers resolves other hub names. Raises `ModelError` if a model is missing, cannot be rolled back, does not fit the
-    target or fails in a pass. Raises `SettingsError` for an unknown format.
+    `dtype` is "bfloat16" or "float32"; None is the default format. `folder_of` maps hub names to folders with their
+    files; transformers resolves other hub names. Raises `ModelError` if a model is missing, cannot be rolled back, does
+    not match the target or fails in a pass. Raises `SettingsError` for an unknown format.
     """
     locations = sources.locations(spec)
     with _as_model_errors(sources.display_name(locations["target"])):  # the first passes may raise any type
@@ -197,7 +197,7 @@ def _resolve(spec: str, locations: Mapping[str, str], folder_of: Mapping[str, Pa
 def _read(
     family: _Files, requested: torch.dtype | None, stored: Measured | None, progress: Progress
 ) -> tuple[PreTrainedTokenizerBase, dict[str, Forward]]:
-    """Read the tokenizer and all language models, in the requested format or the default."""
+    """Return the tokenizer, and the passes of all language models by role, in the requested or the default format."""
     device, compiles = memory.device(), kernels.compiles(family.folders["target"])
     dtype = requested or number_format.default(device, compiles)
     spread = len(memory.gpus()) > 1 and _too_large(family.folders, dtype)
@@ -221,7 +221,7 @@ def _calibrate(
     family: _Files, tokenizer: PreTrainedTokenizerBase, passes: Mapping[str, Forward], stored: Measured | None,
     key: str | None, progress: Progress,
 ) -> Models:  # fmt: skip
-    """Measure exactness and costs, or check the `stored` ones."""
+    """Return the family with its exactness and costs, which are measured, or stored and checked."""
     target = CachedLM(passes["target"])
     progress("Probing exactness", 0.45)
     probe = exactness.probe(target, exactness.AGAIN_S if stored else exactness.BUDGET_S, random.randrange(1 << 30))
@@ -338,7 +338,7 @@ def _tokenizer_fault(folder: str | Path, error: Exception) -> ModelError:
 
 
 def _load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) -> Forward:
-    """Return a model's passes: compiled kernels for a plain Llama on a processor, else modules of transformers."""
+    """Return a model's passes: compiled kernels for a plain Llama on a CPU, else transformers' modules."""
     if device.type == "cpu" and (passes := kernels.read(folder, dtype)) is not None:
         return passes
     from ..model import loading

@@ -1,7 +1,7 @@
 """The number format of a family's weights.
 
-The format is bfloat16 for our kernels and for GPUs. Both compute it fast, and it takes half the memory of float32. On a
-processor, torch's kernels can be slow with bfloat16, and logits often tie, so they use float32. `dtype`, `--dtype` and
+The format is bfloat16 for our kernels and for GPUs. Both compute it fast, and it takes half the memory of float32.
+torch's kernels use float32 on a CPU, because bfloat16 can be slow there and logits often tie. `dtype`, `--dtype` and
 LOOKAHEAD_DTYPE override this.
 """
 

@@ -89,7 +89,7 @@ def bundled() -> list[str]:
 
 
 def read_source(folder: Path) -> RemoteSource | None:
-    """Return the source of a family's folder, None if its target is there. Raises `ModelError` for a damaged file."""
+    """Return the source of a family's target, None if the folder names none. Raises `ModelError` if it is damaged."""
     source = small_files.read(folder, FILE)
     names = {field.name for field in fields(RemoteSource)} - {"family"}
     if source is not None and (source.keys() != names or not all(isinstance(text, str) for text in source.values())):

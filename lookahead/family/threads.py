@@ -19,7 +19,7 @@ MOST = torch.get_num_threads()  # torch's default: the cores that this process m
 TOLERANCE = 1.3  # passes that take at most this multiple of the fastest time count as equally fast
 ROWS = (1, 9)  # rows of the timed passes: naive, and the verification of eight drafted tokens
 CONTEXT = 64  # cached tokens before a pass
-TIMED_S, REPEATS = 0.8, 100
+TIMED_S, REPEATS = 0.8, 100  # limits of the measurement: seconds and repeats
 
 
 def use(count: int) -> None:

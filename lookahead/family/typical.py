@@ -23,7 +23,7 @@ _ADAPTER = TypeAdapter(Typical)
 
 
 def read(family: Path) -> Typical | None:
-    """Return the costs in a family's folder, None if there are none. Raises `ModelError` if the file is damaged."""
+    """Return the costs in a family's folder, None without a file. Raises `ModelError` if the file is damaged."""
     file = family / FILE
     if not file.is_file():
         return None

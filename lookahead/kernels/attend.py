@@ -1,7 +1,7 @@
 """Compiled attention of a few rows at a time, and the layout of keys and values.
 
 Heads that share keys are computed together. So each key is read and converted to float32 once per group of rows. After
-a long text this is most of the time of a pass.
+a long text, reading keys takes most of the time of a pass.
 
 Keys are stored in blocks of `KEY_BLOCK`: the first number of each key, then the second of each, and so on. A vector
 holds the products of one query with as many keys. If the processor multiplies bfloat16 pairs in one instruction, two
@@ -87,7 +87,7 @@ def _copy_strided(source, source_stride, destination, destination_stride, count,
 
 @njit(inline="always")
 def store_kv(numbers, heads, keys, values, capacity, column, dim, rounded, buffer):
-    """Store keys, then values, float32 [2 heads, dim] at `numbers`, in a column; `buffer` holds `dim` numbers."""
+    """Store float32 keys, then values, [2 heads, dim] at `numbers`, in a column. `buffer` has `dim` numbers."""
     size, interleave = 2 if rounded else 4, kv_interleave(dim, rounded)
     for head in range(heads):
         key = _key_at(keys + size * head * capacity * dim, column, dim, size, interleave)

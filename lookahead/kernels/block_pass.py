@@ -19,7 +19,7 @@ from .product import temp_floats
 from .records import Columns, Pipeline
 from .vectors import BLOCK, call, copy, exp, round_up
 
-EXP_LIMIT = np.float32(80)  # of the arguments of `exp`
+EXP_LIMIT = np.float32(80)  # limit of the argument of `exp`, which overflows above 87
 
 
 @compiled

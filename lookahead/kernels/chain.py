@@ -1,7 +1,7 @@
 """Drafting of a chain or a tree in one compiled call: a pass, the most probable token, and so on until the stop rule.
 
-After a pass of the target, the processor's caches hold neither a small drafter's weights nor Python's structures. Then
-Python's work per token takes as long as the pass.
+After a pass of the target, the CPU's caches contain neither a small drafter's weights nor the interpreter's data.
+Python's work per token then takes as long as the drafter's pass.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def _cache_on_disk(compiled, function: Callable) -> None:
 
 
 def kernel(integers: int, floats: int = 0, fastmath=ORDERED) -> Callable:
-    """Return a decorator for a function of integers, then floats. Its first call compiles; each returns the kernel."""
+    """Return a decorator for functions of integers, then floats. It makes a function that compiles the kernel once."""
     arguments = (*[INTEGER] * integers, *[types.float32] * floats)
 
     def decorate(function):

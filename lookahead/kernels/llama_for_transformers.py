@@ -26,12 +26,12 @@ IGNORED = {"use_cache", "position_ids", "cache_position", "return_dict"}  # argu
 
 
 class CompiledLlamaForCausalLM(LlamaForCausalLM):
-    """transformers' class with our passes. Unsupported arguments use transformers' modules."""
+    """transformers' class with compiled passes. It uses transformers' modules for unsupported arguments."""
 
     passes: Llama | None = None
 
     def forward(self, input_ids=None, attention_mask=None, past_key_values=None, logits_to_keep=0, **other) -> Any:
-        """See transformers."""
+        """Return logits and the cache, as transformers' `LlamaForCausalLM.forward` does."""
         cache = self._cache(input_ids, attention_mask, past_key_values, logits_to_keep, other)
         if cache is None:
             return super().forward(
@@ -47,7 +47,7 @@ class CompiledLlamaForCausalLM(LlamaForCausalLM):
         return CausalLMOutputWithPast(logits=logits[None].clone(), past_key_values=past_key_values)
 
     def _cache(self, ids, mask, dynamic, logits_to_keep, other: dict[str, Any]) -> CompiledCache | None:
-        """Return the cache for a pass of ours; None if our passes do not support the arguments."""
+        """Return the cache for a compiled pass; None if compiled passes do not support the arguments."""
         others = {name for name, value in other.items() if value is not None and value is not False} - IGNORED
         available = self.passes is not None and self.passes.dtype == self.dtype and self.device.type == "cpu"
         single_text = ids is not None and len(ids) == 1 and (mask is None or (mask.dim() == 2 and bool(mask.all())))

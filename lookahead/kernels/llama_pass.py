@@ -1,4 +1,4 @@
-"""A Llama's pass in one compiled call. Separate operators would spend most of a small model's pass on their launch.
+"""A Llama's pass in one compiled call. In a small model, calling separate operators would take most of the time.
 
 Passes of trained heads use the same layer. Names that end in an underscore are addresses.
 

@@ -1,6 +1,6 @@
 """A plain Llama's weights in the layout of passes, and reading them from a folder without importing transformers.
 
-That import takes seconds. q, k and v are one product, gate and up another. `read` supports plain Llamas
+That import takes seconds. q, k and v form one weight, gate and up another. `read` supports plain Llamas
 (`model.llama_config`) with weights in safetensors; `model.loading` reads all other models.
 """
 
@@ -88,7 +88,7 @@ class Weights:
         return tensors if self.head is self.embed else [*tensors, self.head]
 
     def to(self, dtype: torch.dtype) -> Weights:
-        """Convert to another number format. The table of the rotary embedding stays float32."""
+        """Return the weights in another number format. The rotary frequencies stay float32."""
         layers = [Layer(*(tensor.to(dtype) for tensor in layer)) for layer in self.layers]
         embed = self.embed.to(dtype)
         head = embed if self.head is self.embed else self.head.to(dtype)

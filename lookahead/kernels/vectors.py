@@ -185,7 +185,7 @@ def _cases(builder, value, cases: Iterable[int]) -> Iterator[int]:
 
 
 def _emit_block(builder, storage: int, width: int, panel: int, count, x, w, y, *sizes) -> None:
-
+    """Emit a `block_kernel`: a case per number of rows, with a loop per group of vectors whose sums fit registers."""
     words, total = storage in (BF16_DOT, INT8_BY_2, INT8_BY_4), _INT32 if storage in (INT8_BY_2, INT8_BY_4) else _FLOAT
     x = builder.inttoptr(x, (_INT32 if words else _FLOAT).as_pointer())
     y = builder.inttoptr(y, total.as_pointer())

@@ -1,4 +1,4 @@
-"""Batches of texts, naively and with drafts: speed at several batch sizes (`measure`), and one batch for playback (`play`).
+"""Decode batches of texts naively and with drafts: compare the speed by batch size (`measure`), or play one (`play`).
 
 A batch has a fixed number of slots. When a text ends, the next text takes its slot. Only passes with all slots in use are
 counted, including drafting and the loop. Prefill is excluded on both sides. Each group of prompts is decoded naively and with
@@ -27,7 +27,7 @@ from .tables import Table
 from .timing import Entry, Question, check, lane_of, read_entry
 
 MOST_PLAYED = 16  # texts in a batch for playback
-LEAST_TEXTS, LEAST_GROUPS = 8, 3  # for each batch size: slots over all groups of prompts, and groups
+LEAST_TEXTS, LEAST_GROUPS = 8, 3  # minimum for each batch size: slots over all groups of prompts, and groups
 SHOWN_PASSES = 24  # passes that a result keeps for display
 TEXTS_PER_SLOT = 2  # with more than one, all slots are in use most of the time
 
@@ -62,7 +62,7 @@ def shared_methods(models: Models) -> list[str]:
 def write(
     models: Models, questions: Sequence[Question], at_once: int, entry: Entry, options: Mapping[str, Any]
 ) -> Generator[None, None, BatchRun]:
-    """Write a text for each question, in a batch with `at_once` slots. Yields after each pass."""
+    """Write a text for each question in a batch of `at_once` slots. Yields after each pass, returns the `BatchRun`."""
     texts: list[list[int]] = [[] for _ in questions]
     full = []
     for passed in Batch([lane_of(models, q, entry, options) for q in questions], at_once):
@@ -91,7 +91,7 @@ def measure(
     models: Models, questions: Sequence[Question], methods: Sequence[str], sizes: Sequence[int], *, repeat: int = 1,
     **options: Any,
 ) -> Iterator[Progress | None]:  # fmt: skip
-    """Measure each method at each batch size, in rising order; yields the document of `batch --json`, and None after each pass.
+    """Measure each method at each batch size. Yields the document of `batch --json` so far, and None after each pass.
 
     Raises `LookaheadError` for invalid input before the first measurement.
     """
@@ -158,7 +158,7 @@ def _row(size: int, method: str, groups: Sequence[Runs]) -> dict[str, Any]:
 
 
 def medians(runs: Runs) -> tuple[BatchRun, BatchRun]:
-    """Return the run of median speed with drafts and the naive one; for an even number, the slower of the two median runs.
+    """Return the run of median speed with drafts, and the naive one. Of two median runs, it is the slower one.
 
     The median excludes runs that other programs slowed down.
     """
@@ -168,7 +168,7 @@ def medians(runs: Runs) -> tuple[BatchRun, BatchRun]:
 
 
 def theory(models: Models, row: Mapping[str, Any], texts: int) -> float:
-    """Predict the speedup of a batch of `texts` from this machine's cost curve.
+    """Return the predicted speedup of a batch of `texts`, from this machine's cost curve.
 
     Every text drafts and accepts as in `row`, which was measured in a smaller batch. Passes and drafting run in parallel on
     `workers(texts)` cores.
@@ -243,7 +243,7 @@ def play(models: Models, questions: Sequence[Question], method: str, **options: 
 def _played(
     models: Models, questions: Sequence[Question], entry: Entry, options: Mapping[str, Any]
 ) -> Generator[None, None, dict[str, Any]]:
-    """Write all texts with one method. Each pass has its seconds, and for each text [number, drafted, accepted, pieces]."""
+    """Write all texts with one method. A pass has its seconds, and [number, drafted, accepted, pieces] per text."""
     lanes = [lane_of(models, q, entry, options) for q in questions]
     pieces = [Pieces(models.tokenizer, lane.prompt) for lane in lanes]
     passes: list[dict[str, Any]] = []

@@ -30,7 +30,7 @@ class Rival(Protocol):
     def samples(
         self, models: Models, questions: Sequence[tuple[int, Question]], repeat: int, options: Mapping[str, Any]
     ) -> Iterator[Sample]:
-        """Time each (number, question) `repeat` times, each time with one of our naive lanes."""
+        """Yield `repeat` timings of each (number, question), each with one of our naive lanes."""
 
 
 def measure(

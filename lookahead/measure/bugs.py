@@ -68,7 +68,7 @@ class NoiseReused(Rejection):
 
 
 def _of_rejection(broken: type[Rejection]) -> Callable[[Settings], Rule]:
-    """Return a function from settings to the broken rule, or to the correct rule if the settings do not use rejection."""
+    """Return a function from settings to the broken rule, or to the correct rule for settings without rejection."""
     return lambda settings: broken(settings) if settings.acceptance == Rejection.name else rule_for(settings)
 
 
@@ -115,10 +115,7 @@ class RowsMisread(_Wrapped):
 
 
 class NotRolledBack(_Wrapped):
-    """A target whose cache keeps all rows of a pass, while `cached` counts only the accepted ones.
-
-    If the cache is almost full, it keeps only the accepted rows.
-    """
+    """A target whose cache keeps all rows of a pass unless it is almost full. `cached` counts only accepted rows."""
 
     _rows = _reported = 0
 
@@ -211,7 +208,7 @@ def find(id: str) -> Bug:
 
 
 def catch(bug: Bug | None, test: str | None = None) -> Iterator[Finding]:
-    """Run the test that `bug` names with the bug switched on. Without a bug, run all tests, or only `test`."""
+    """Yield the `Finding` of the bug's test, with the bug switched on. Without a bug, run all tests, or only `test`."""
     tests = [test] if test else [bug.test] if bug else list(CHECKS)
     for name in tests:
         yield Finding(name, *CHECKS[name](bug.parts if bug else CORRECT))
@@ -246,7 +243,7 @@ class BrokenRace(Race):
 
 
 def race(models: Models, prompt: Any, bug: Bug, methods: Sequence[str] = ("naive", "draft"), **options: Any) -> Race:
-    """Return `lookahead.race` with the bug switched on. A bug of the rejection rule needs `rule="rejection"`."""
+    """Return a race with the bug switched on. Raises `SettingsError` if `rule` is not the one that the bug needs."""
     if bug.rule and options.get("rule") != bug.rule:
         raise SettingsError("rule", options.get("rule", "auto"), f'this bug needs the "{bug.rule}" rule; choose it.')
     return BrokenRace(bug, models, prompt, methods, options)

@@ -36,7 +36,7 @@ def expectations(
     """Draw each experiment's median speedup with its extremes, over the claimed range. Naive decoding is at 1.
 
     A ring marks the arm to compare with, for claims without numbers. `elsewhere` has the results of another machine, as
-    returned by `published`: they are hollow marks.
+    returned by `published`, drawn as hollow marks.
     """
     chart = Chart(dark, "speedup (times naive)")
     done = [result for result in results if result.measured.median is not None]
@@ -77,7 +77,7 @@ def expectations(
     chart.figure.update_xaxes(range=[0, 1.1 * max([2.0, *highs])], ticksuffix="x")
     chart.figure.add_vline(x=1, line=_naive(chart))
     rows = {"range": [len(titles) - 0.5, -0.5], "categoryorder": "array", "categoryarray": [*titles.values()]}
-    chart.figure.update_yaxes(autorange=None, **rows)  # with a row for each claim, also without a result
+    chart.figure.update_yaxes(autorange=None, **rows)  # with a row for each claim, even without a result
     return chart.finish()
 
 

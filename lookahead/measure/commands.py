@@ -44,7 +44,7 @@ def run(arguments: Namespace) -> None:
 
 
 def bench(arguments: Namespace, rivals: Callable[..., list[method_bench.Rival]]) -> None:
-    """Measure each method on each prompt. `rivals` returns the other engines for a family, programs and a folder for files."""
+    """Measure each method on each prompt. `rivals` returns engines for a family, programs and a folder for files."""
     groups = (arguments.methods or "").split()
     chosen = [method for group in groups for method in ([group] if ":" in group else group.split(",")) if method]
     extra = [*method_bench.PEERS] if arguments.peers else []
@@ -82,7 +82,7 @@ def batch(arguments: Namespace) -> None:
 
 
 def decide(arguments: Namespace, measuring: Callable[..., Iterator[Progress | None]] | None = None) -> None:
-    """Measure within the time budget, and report whether to turn it on. `measuring` measures two servers instead."""
+    """Measure for a limited time, and report whether speculation pays. `measuring` measures two servers instead."""
     options, prompts = _measuring(arguments), _prompts(arguments)
     for path in filter(None, (arguments.markdown, arguments.csv)):
         tables.writable(path)

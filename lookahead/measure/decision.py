@@ -33,8 +33,8 @@ from .tables import Table, report_markdown
 from .timing import Entry, Question, Sample, Timing, check, lane_of, read_entry, time_lane
 from .whatif import Recording, what_if
 
-PAYS = 1.03  # least measured speedup to turn it on
-PREDICTED_PAYS = 1.05  # least predicted speedup: the prediction ignores the loop and the variation between runs
+PAYS = 1.03  # minimum measured speedup to turn speculation on
+PREDICTED_PAYS = 1.05  # minimum predicted speedup: the prediction ignores the loop and the variation between runs
 KS = tuple(range(1, 17))  # draft lengths for predictions from a race
 SIZES = (1, 2, 4, 8, 16)  # texts at once
 LENGTHS, LONG_K = tuple(range(1, 9)), 8  # draft lengths to predict from runs with k = 1 and k = `LONG_K`
@@ -108,7 +108,7 @@ class Report:
     """The result and its reasons.
 
     `options` has the fastest method first. `rows` has a mapping for each method and prompt. `source` names the models and the
-    machine or servers, `settings` the options of the measurement. `drafting` follows the method in `sentence`.
+    machine or servers, `settings` the options of the measurement. In `sentence`, `drafting` follows the method.
     """
 
     options: tuple[Option, ...]
@@ -188,7 +188,7 @@ class Report:
         )
 
     def reasons(self) -> str:
-        """Sentences on several texts at once, on the limit of the fastest method and on the change with the largest gain."""
+        """Return sentences on several texts at once, the fastest method's limit and the change that gains most."""
         parts = [f"Several texts at once: {self.at_once}"] if self.at_once else []
         if limit := self.limit:
             parts.append(
@@ -215,7 +215,7 @@ class Report:
         return heads, rows
 
     def markdown(self) -> str:
-        """The sentence, its reasons and the tables, in Markdown."""
+        """Return the sentence, its reasons and the tables, in Markdown."""
         shown, parts = [self.table()], ["# Should I turn it on?", self.sentence, self.reasons()]
         for title, points in (
             (["drafted tokens", f"speedup, predicted from runs with k = 1 and k = {LONG_K}"], self.lengths),
@@ -226,11 +226,11 @@ class Report:
         return "\n\n".join([*parts, report_markdown({**self.source, "note": self.note}, shown)]) + "\n"
 
     def csv(self) -> str:
-        """A row for each method and prompt, as CSV (RFC 4180)."""
+        """Return a row for each method and prompt, as CSV (RFC 4180)."""
         return csv_text(COLUMNS, ([row.get(name) for name in COLUMNS] for row in self.rows))
 
     def document(self) -> dict[str, Any]:
-        """The report as plain data, the document of `decide --json`."""
+        """Return the report as plain data, the document of `decide --json`."""
         methods = [asdict(option) for option in self.options]
         for method in methods:
             del method["k"], method["terms"]
@@ -362,7 +362,7 @@ def decide(
             if spent() > (METHODS_SHARE + LENGTHS_SHARE) * budget_s:
                 break
     for progress in batches.measure(models, questions, [best.label], SIZES, **options):
-        if progress:  # sizes with an interval, so with at least two groups of prompts
+        if progress:  # only sizes with an interval, which needs two groups of prompts
             levels = [level for level in levels_of(progress.result["rows"]) if level.interval]
         yield now(progress.text) if progress else None
         if spent() > budget_s:
@@ -381,8 +381,7 @@ def check_budget(questions: Sequence[Question], budget_s: float) -> None:
 def fastest_methods(rows: Mapping[str, Sequence[Row]], hurried: bool = False) -> list[str]:
     """Return the methods that may be the fastest, the fastest first. All have rows on the same prompts.
 
-    A method is dropped if the 90% interval of its speed relative to the fastest is below 1. `hurried` also drops the slower
-    half.
+    Drops a method if its speed relative to the fastest has a 90% interval below 1. `hurried` drops the slower half.
     """
     order = sorted(rows, key=lambda method: -statistics.median(row.speedup for row in rows[method]))
     kept = []
@@ -396,8 +395,8 @@ def fastest_methods(rows: Mapping[str, Sequence[Row]], hurried: bool = False) ->
 def forecast(costs: PassCosts, short: tuple[int, Pairs], long: tuple[int, Pairs], ks: Sequence[int]) -> list[Forecast]:
     """Return the predicted speedups with `ks`, from runs with a short and a long draft length on the same prompts.
 
-    Both have their draft length and their runs, in the same order of prompts. The target's time follows the calibrated cost
-    curve, scaled to both runs. Draft time and loop time are linear in the draft length. Tokens follow from the acceptance rate
+    `short` and `long` are (draft length, runs); prompts have the same order. The target's time follows the calibrated
+    curve, scaled to both runs. Draft and loop time are linear in the length. Tokens follow from the acceptance rate
     by position. The prediction is for chains of equal length in homogeneous text.
     """
     (short_k, short_pairs), (long_k, long_pairs) = short, long
@@ -436,7 +435,7 @@ def advise(trace: Trace, costs: PassCosts, ks: Sequence[int] = KS) -> Report:
     predicted = (_predicted(lane, costs, ks, here) for lane in trace.lanes if lane.method not in recomputed)
     options += [option for option in predicted if option]
     if not options:
-        raise SettingsError("evidence", "none", "race at least one drafting method for enough tokens to draft.")
+        raise SettingsError("evidence", "none", "race a method that drafts, with enough new tokens.")
     note = "" if here else f" Acceptance is from the recording ({trace.machine.cpu}), all times are from this machine."
     return Report(tuple(sorted(options, key=lambda option: -option.speedup)), note=note)
 
@@ -454,7 +453,7 @@ def _recomputed(recording: Recording, method: str, ks: Sequence[int]) -> Option:
 
 
 def _predicted(lane: LaneRecord, costs: PassCosts, ks: Sequence[int], here: bool) -> Option | None:
-    """Predict a drafter's speedup, with the same acceptance rate at all positions; None if drafts or times are unknown."""
+    """Predict a drafter's speedup, with one acceptance rate for all positions; None if drafts or times are unknown."""
     drafted, drafter = [step for step in lane.verified if step.draft.tokens], lane.options.get("draft")
     if lane.opaque or not drafted or any(step.draft.window for step in drafted):  # a window's rows do not grow with k
         return None

@@ -17,7 +17,7 @@ Q = (0.08, 0.34, 0.06, 0.20, 0.02, 0.16, 0.10, 0.04)  # the drafter's
 TEMPERATURE = 0.7
 THROWS, MIN_INTERVAL, MOST_THROWS = 4000, 50, 1_000_000
 FREEDOM = len(P) - 1  # degrees of freedom of the chi-square test
-LEAST = 5.0  # the test needs this expected count of every token
+LEAST = 5.0  # minimum expected count of every token for a valid test
 CONTEXT = (0,)
 
 

@@ -1,4 +1,4 @@
-"""Experiments that test common claims about speculative decoding: a table of speedups, and lists of when it helps.
+"""Experiments that test common claims about speculative decoding: its speedups, and when it helps most and least.
 
 The first arm of an experiment tests the claim. The other arms are for comparison.
 """
@@ -164,7 +164,7 @@ def _decided(interval: tuple[float, float] | None, low: float, high: float) -> s
 def _ratio_interval(result: Result) -> tuple[float, float] | None:
     """Return the 90% interval of the speedup ratio of both arms.
 
-    It is the median over common prompts. Without common prompts, it is the widest interval that the arms' intervals allow.
+    It is computed over common prompts. Without any, it is the widest interval that the arms' intervals allow.
     """
     arm, reference = result.measured, result.compared
     speedups = {row.question: row.speedup for row in reference.rows}

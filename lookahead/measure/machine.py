@@ -29,7 +29,7 @@ FEW, MANY = 1, 9  # rows of a naive pass, and of a pass that verifies eight draf
 CACHED = 63  # tokens in the cache before a pass; with 65 rows they fit in one cache block, so no pass allocates another
 FORMATS = (torch.bfloat16, torch.float32)
 MOST_COUNTS = 4
-VISITS, LEAST, BUDGET_S = 15, 3, 14.0  # most and fewest visits to each combination; seconds for all of them
+VISITS, LEAST, BUDGET_S = 15, 3, 14.0  # maximum and minimum visits to each combination; seconds for all of them
 COPY_SHARE = 0.8  # largest share of free memory for a copy of the weights
 MUCH_SLOWER = 20.0  # a combination that is this many times slower than another is skipped
 NOISE = 1.05  # smaller ratios of times are measurement noise
@@ -103,7 +103,7 @@ class Comparison:
         if best is used:
             return f"{fastest} is in use. It is the fastest here."
         if best.dtype == used.dtype:
-            why = f"The app uses the fewest threads of about equal speed. OMP_NUM_THREADS={best.threads} changes this."
+            why = f"The app uses the lowest of equally fast thread counts. OMP_NUM_THREADS={best.threads} changes this."
         elif used.threads is None:
             why = f"On a GPU, the app uses {used.dtype} if the hardware supports it, because it makes larger models faster."
         else:
@@ -233,7 +233,7 @@ class PassParts:
         if share >= MEMORY_BOUND:
             return f"{rate} The pass is memory-bound, so more rows cost little."
         return (
-            f"{rate} Reading alone would take {seconds(self.limit_s)} of its {seconds(self.pass_s)}. The other time is for "
+            f"{rate} Reading alone would take {seconds(self.limit_s)} of its {seconds(self.pass_s)}. The rest is for "
             "kernel launches and computing."
         )
 

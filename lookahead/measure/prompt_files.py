@@ -40,7 +40,7 @@ def parse(text: str, name: str) -> list[Question]:
 
 
 def pasted(text: str, chat: bool) -> list[Question]:
-    """Parse pasted text: JSON lines if it begins with a brace, else one prompt per line."""
+    """Parse pasted text: JSON lines if it begins with a brace, else one prompt per line. Raises `SettingsError`."""
     text = decoded(text)
     if text.lstrip().startswith("{"):
         return parse(text, "the pasted text")

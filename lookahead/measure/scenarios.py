@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-DEFAULT_FAMILY = "pocket"  # the default family
+DEFAULT_FAMILY = "pocket"
 
 
 @dataclass(frozen=True, slots=True)

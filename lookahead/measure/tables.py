@@ -19,7 +19,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def report_markdown(report: Mapping[str, Any], shown: Iterable[Table]) -> str:
-    """Return the tables in Markdown, without empty ones, followed by the machine or the servers, the report's note and the date."""
+    """Return the tables that have rows in Markdown, then the machine or the servers, the report's note and the date."""
     parts = [markdown_table(head, rows) for head, rows in shown if rows]
     return "\n\n".join([*parts, f"{measured_where(report)}; {report['note']}; measured on {date.today()}."])
 
@@ -42,13 +42,13 @@ def writable(path: Path) -> None:
 
 
 def replace_between(path: str | Path, name: str, new: str) -> None:
-    """Replace the text between the markers `<!-- name -->` and `<!-- /name -->` of a file."""
+    """Replace the text between the markers `<!-- name -->` and `<!-- /name -->` of a file. Raises `SettingsError`."""
     before, _, after = split(path, name)
     Path(path).write_text(f"{before}\n{new}\n{after}", encoding="utf-8")
 
 
 def split(path: str | Path, name: str) -> tuple[str, str, str]:
-    """Return the text up to the first marker of that name, between the markers, and from the second. Raises `SettingsError`."""
+    """Return the text up to the first marker `name`, between both, and from the second. Raises `SettingsError`."""
     start, stop = f"<!-- {name} -->", f"<!-- /{name} -->"
     try:
         before, remainder = Path(path).read_text(encoding="utf-8").split(start, 1)

@@ -16,7 +16,7 @@ NOTHING = np.empty(0, np.int64)
 
 
 def capacity_for(length: int) -> int:
-    """Return the columns of the fewest whole blocks that hold `length` columns."""
+    """Return `length`, rounded up to whole blocks of columns."""
     return -(-length // BLOCK) * BLOCK
 
 
@@ -71,7 +71,7 @@ class CacheLayer:
 
 
 class KeyValueCache:
-    """The layers of one cache."""
+    """The keys and values of all layers and, if `tap` was called, hidden states of the same tokens."""
 
     def __init__(self, layers: int):
         self.lengths = [0] * layers  # columns in use per layer; they are equal except during a pass
@@ -94,7 +94,7 @@ class KeyValueCache:
         self._states = torch.empty(0, self._state_width, dtype=dtype, device=device)
 
     def states(self, start: int, stop: int) -> torch.Tensor:
-        """Return a view of the hidden states of columns, [columns, taps * hidden]. A pass writes its rows into such a view."""
+        """Return a view of the hidden states of columns, [columns, taps * hidden]. A pass writes its rows into it."""
         if stop > len(self._states) and len(self.taps):
             longer = self._states.new_zeros(capacity_for(2 * stop), self._state_width)
             longer[: len(self._states)] = self._states
@@ -128,7 +128,7 @@ class KeyValueCache:
             self.states(0, length)[:] = other.states(0, length)
 
     def rewind(self, length: int) -> None:
-        """Cut every layer back to `length` tokens, also after an interrupted pass."""
+        """Roll every layer back to `length` tokens, also after an interrupted pass."""
         if max(self.lengths) > length:
             self.lengths = [min(columns, length) for columns in self.lengths]
 

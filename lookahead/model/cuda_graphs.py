@@ -65,12 +65,12 @@ def capture(run: Run) -> Run:
 
 @lru_cache
 def _memory_pool(device: int) -> Any:
-    """Return the memory pool of a GPU's graphs. They can share it: they never run at once, and no result outlives a pass."""
+    """Return the memory pool of a GPU's graphs. They share it, as they never overlap and no result outlives a pass."""
     return torch.cuda.graph_pool_handle()
 
 
 class Visible(NamedTuple):
-    """The columns that the rows of a pass attend to: all `base` cached tokens, and the rows that are True in [rows, all rows of the pass]."""
+    """The columns that rows attend to: all `base` cached tokens, and the rows where `rows` [rows, all rows] is True."""
 
     base: int
     rows: torch.Tensor

@@ -88,7 +88,7 @@ class Forward(ABC):
     def __call__(
         self, ids: torch.Tensor, positions: torch.Tensor | slice, cache: KeyValueCache, rows: Any, only: slice = ALL_ROWS
     ) -> torch.Tensor:  # fmt: skip
-        """Return logits [rows, vocab], or those of `only`, for ids [rows] at positions [rows], a slice for chains."""
+        """Return logits [rows, vocab] of the rows in `only`, for ids [rows] at positions [rows], a slice for chains."""
 
     def forward_batch(self, parts: Sequence[Part]) -> list[torch.Tensor]:
         """Return logits [rows, vocab] for each part. If the model `batches`, it runs one pass and the logits are float32."""
@@ -103,7 +103,7 @@ class Forward(ABC):
     def tree(
         self, ids: Sequence[int], base: int, cache: KeyValueCache, request: DraftRequest, branches: int, rows: int
     ) -> DraftTree | None:
-        """Draft a tree of at most `rows` rows, with `branches` per level, as `chain` does."""
+        """Append ids and draft a tree of at most `rows` rows, `branches` per level; return None if not compiled."""
         return None
 
     def head_passes(self, network: torch.nn.Module) -> Any | None:

@@ -8,7 +8,7 @@ from ..core.events import ModelError
 from .lm import CachedLM
 
 ROLE = "self"
-SHARE = 8  # the drafter has one of this many target layers
+SHARE = 8  # the drafter has one eighth of the target's layers
 CUT_ERRORS = (AttributeError, RuntimeError, TypeError, KeyError)  # raised by an architecture that cannot be cut
 
 

@@ -25,7 +25,7 @@ MUST_BE = {
 
 
 def plain(folder: str | Path) -> dict[str, Any] | None:
-    """Return a folder's configuration with `rope_theta`; None if no plain Llama. Raises `ModelError` if damaged."""
+    """Return a folder's configuration with `rope_theta`, None for other models. Raises `ModelError` if damaged."""
     config = read_small(folder, CONFIG)
     if config is None:
         return None

@@ -118,7 +118,7 @@ class CachedLM:
         return logits if self.vocab == self.passes.shape.vocab else logits[:, : self.vocab]
 
     def keep(self, path: Sequence[int]) -> None:
-        """Commit the rows in `path` (root first) to the cache and drop the other rows of the pass."""
+        """Commit the rows in `path` (root first) to the cache and roll back all other rows of the pass."""
         base = len(self.tokens)
         if any(row != i for i, row in enumerate(path)):
             with torch.inference_mode():
@@ -137,7 +137,7 @@ class CachedLM:
         return logits
 
     def can_copy_from(self, other: CachedLM) -> bool:
-        """Whether `copy_from` is possible: `other` has the same model and stores the same hidden states, if any are needed."""
+        """Return whether `copy_from` is possible: `other` has the same model and stores all needed hidden states."""
         return other.passes is self.passes and (not self.taps or self.taps == other.taps)
 
     @torch.inference_mode()
@@ -169,7 +169,7 @@ class CachedLM:
         return tree
 
     def sync(self, context: Sequence[int]) -> list[int]:
-        """Rewind to the longest prefix shared with `context`; return the uncached tokens, which include the last."""
+        """Rewind to the longest prefix shared with `context`; return the uncached tokens, at least the last one."""
         shared, limit = 0, min(len(self.tokens), len(context) - 1)
         if self.tokens[:limit] == list(context[:limit]):
             shared = limit
@@ -181,7 +181,7 @@ class CachedLM:
         return list(context[shared:])
 
     def _rewind(self, length: int) -> None:
-        """Cut the cache back to `length` tokens and drop pending rows."""
+        """Roll the cache back to `length` tokens and drop pending rows."""
         self._rows = []
         self.cache.rewind(length)
 
@@ -280,9 +280,9 @@ class CachedLM:
     def forward_batch(
         lms: Sequence[CachedLM], rows: Sequence[tuple[Sequence[int], Sequence[int]]]
     ) -> list[torch.Tensor]:
-        """Run `forward` for several texts that share a model, with (tokens, parents) each; return logits [rows, vocab] per text.
+        """Run `forward` for several texts with (tokens, parents) each; return the logits [rows, vocab] of each text.
 
-        If the model `batches`, this is one pass, and each text is charged its time in proportion to its rows.
+        If the model `batches`, this is one pass. Its time is divided among the texts in proportion to their rows.
         """
         passes = lms[0].passes
         if len(lms) == 1 or not passes.batches:

@@ -1,7 +1,7 @@
-"""Reading a transformers model from a folder, with checks before and after its weights are read.
+"""Read a transformers model from a folder, and check it before and after its weights are read.
 
-Before: the model is built without weights and runs two passes on shapes only. An architecture is refused if it cannot be rolled
-back, ignores the tree mask, or raises. After: the tensors of the model and of the files must match exactly.
+Before: the model is built without weights and runs passes on shapes only. It is rejected if its cache cannot be rolled
+back, if it ignores the tree mask, or if a pass raises. After: its tensors must match those of the files exactly.
 """
 
 import copy
@@ -28,7 +28,7 @@ NEEDED = {"position_ids", "past_key_values", "logits_to_keep"}  # required argum
 LEAST_CONTEXT = 128  # tokens; the measurements at load need less
 DECODERS = ("gpt_neox",)  # decoders although their configuration has is_decoder false
 SHOWN = 3  # names of tensors in a message
-# Parts of the messages of a pass on shapes only that needs the value of a tensor.
+# Parts of torch's messages when a pass on shapes only needs the value of a tensor.
 NEEDS_VALUES = ("meta tensor", "aten::_local_scalar_dense", "aten::nonzero", "data-dependent", "Meta")
 
 

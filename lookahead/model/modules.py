@@ -36,7 +36,7 @@ def attend(
     module, query, key, value, attention_mask, scaling=None, dropout=0.0, softcap=None, s_aux=None, is_causal=None,
     sliding_window=None, **others,
 ):  # fmt: skip
-    """Compute attention [batch, rows, heads, dim] in plain torch, with transformers' interface.
+    """Return attention [batch, rows, heads, dim] and None, computed in plain torch with transformers' interface.
 
     `query` is [batch, heads, rows, dim], `key` and `value` are [batch, kv heads, keys, dim]; `attention_mask`
     [batch, 1, rows, keys] is additive. Query heads that share a key head are one matrix product. `s_aux` are attention sinks: a
@@ -77,7 +77,7 @@ AttentionMaskInterface.register(ATTENTION, eager_mask)
 
 
 class _ModulesLayer(DynamicLayer):
-    """A layer of transformers' cache that stores its rows in a layer of ours."""
+    """A layer of transformers' cache that stores its rows in a `CacheLayer`."""
 
     def __init__(self, layer: CacheLayer):
         super().__init__()
@@ -94,7 +94,7 @@ class _ModulesLayer(DynamicLayer):
 
 
 class _ModulesCache(KeyValueCache):
-    """A cache of ours with a transformers cache over the same layers."""
+    """A `KeyValueCache` with a transformers cache over the same layers."""
 
     def __init__(self, model: PreTrainedModel, layers: int):
         super().__init__(layers)

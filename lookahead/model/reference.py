@@ -2,7 +2,7 @@
 
 A pass computes the rows of a tree: `parents[i]` is the row that row i continues, -1 the last cached token. A row attends to the
 whole cache and to its ancestors, and its position is its depth. So one pass returns the logits of every branch. torch's matrix
-products may round a row differently with other numbers of rows.
+products may round a row differently if the number of rows changes.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Reference:
         self._pending = [], []
 
     def extend(self, tokens: Sequence[int]) -> torch.Tensor:
-        """Append tokens; returns the logits [1, vocab] after the last one."""
+        """Append tokens; return the logits [1, vocab] after the last one."""
         logits = self.forward(tokens)[-1:]
         self.keep(range(len(tokens)))
         return logits

@@ -108,7 +108,7 @@ def _wrong(data: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
 
 
 def check(folder: str | Path) -> None:
-    """Raise `ModelError` if the file that describes the model, or the one with its end tokens, is damaged."""
+    """Raise `ModelError` if config.json or generation_config.json is damaged."""
     for name in (CONFIG, GENERATION):
         read(folder, name)
 

@@ -1,7 +1,7 @@
 """The page. Only this package and `server` import Gradio.
 
-The first use of a name imports Gradio, so that the loading page and the log work without it. In Gradio
-`gradio_internals.READ_IN`, component_meta.py `create_or_modify_pyi` parses the source of every component at every start and
+The first use of a name imports Gradio, so that the loading page and the log work without it. Gradio's component_meta.py
+`create_or_modify_pyi` (version `gradio_internals.READ_IN`) parses the source of every component at every start, and
 writes a stub for editors. That takes half of the import time. A class without a source file gets no stub.
 """
 

@@ -48,7 +48,7 @@ def add(server: ServerState) -> None:
         """Measure whether speculative decoding pays for a text like this on this machine.
 
         A draft model races naive decoding on the prompt, and lookups are computed from the naive lane. Returns a sentence,
-        the method and draft length to use, and the expected speedup of every option. Without a gain, they are None and 0.
+        the method and draft length to use (None and 0 without a gain), and the expected speedup of every option.
 
         Args:
             prompt: the beginning of a typical text.

@@ -14,7 +14,7 @@ from ..server.writable import use_writable_folders
 VARIABLES = {
     "GRADIO_ANALYTICS_ENABLED": "False",
     "HF_HUB_DISABLE_TELEMETRY": "1",
-    # Gradio recomputes a table of statistics after every run, which no page here shows.
+    # Gradio recomputes a table of statistics after every run, which this page does not show.
     "GRADIO_ANALYTICS_MAX_EVENTS": "1",
     "GRADIO_ANALYTICS_CACHE_FREQUENCY": "1000000000",
 }
@@ -94,11 +94,11 @@ def _serve(arguments: argparse.Namespace) -> int:
         web.set_progress(text[0].lower() + text[1:], MODELS + share * (GRADIO - MODELS))
 
     try:
-        web.set_progress("reading torch", TORCH)
+        web.set_progress("importing torch", TORCH)
         if os.environ.get("SPACES_ZERO_GPU"):  # `spaces` must be imported before any module checks torch for a GPU
             import_module("lookahead.server.zero")
         import_module("torch")
-        web.set_progress("reading transformers", TRANSFORMERS)
+        web.set_progress("importing transformers", TRANSFORMERS)
         from transformers.utils.logging import disable_progress_bar
 
         from ..family.hub import load
@@ -113,11 +113,11 @@ def _serve(arguments: argparse.Namespace) -> int:
     except LookaheadError as error:
         web.close()
         return _failed(error)
-    web.set_progress("the models are ready; reading Gradio", GRADIO)
+    web.set_progress("the models are ready; importing Gradio", GRADIO)
     from ..server.state import ServerState
     from . import serve as serve_page
 
-    web.set_progress("the models are ready; making the page", PAGE)
+    web.set_progress("the models are ready; building the page", PAGE)
     gc.freeze()  # imported objects stay alive, so later collections skip them
     gc.enable()
     serve_page(ServerState(families[0], limits, tuple(families[1:])), log_settings, web, share=arguments.share)

@@ -1,7 +1,7 @@
 """All uses of Gradio's private names, as of the version `READ_IN`.
 
 A test compares requirements.txt with that version, and allows other files only public names. Before you pin a newer Gradio,
-read the passages that are named here again, then raise `READ_IN`.
+read the passages that are named here again, then update `READ_IN`.
 """
 
 import json
@@ -167,7 +167,7 @@ def _is_argument(block: Any) -> bool:
 
 
 def _no_file(_: Any) -> None:
-    raise SettingsError("input", "a file", "this server takes none.")
+    raise SettingsError("input", "a file", "this server accepts none.")
 
 
 def _is_valid(block: Any, value: Any) -> bool:
@@ -240,7 +240,7 @@ def visitor() -> str | None:
 
 
 def address() -> str:
-    """Return the address of the page in this event's request: Starlette's from mcp.py, otherwise inside Gradio's."""
+    """Return the page's address in this event's request: Starlette's from mcp.py, else one that Gradio wraps."""
     request = LocalContext.request.get()
     return str(getattr(request, "request", request).base_url).rstrip("/")
 

@@ -15,7 +15,7 @@ from . import gradio_internals
 
 INVALID = "This request is not valid. Reload the page, or read the API's description."
 FILES = "This server accepts no files. Pages send recordings and prompts as text."
-# Parts of the paths of Gradio's addresses that write files, and of one that prints the client.
+# Segments of the paths at which Gradio writes files, and of one at which it prints a URL.
 CLOSED = {"upload", "deep_link", "process_recording", "monitoring"}
 MOST_BODY = 5 * MOST_BYTES // 2  # bytes of a request: a recording as text in JSON, with its quotes escaped
 LARGE = "This request is larger than anything that a page sends."
@@ -25,7 +25,7 @@ MOST_VALUES, MOST_ESCAPES = 20_000, 8_000_000
 
 
 class Guard:
-    """ASGI middleware."""
+    """ASGI middleware that responds to such requests with an error as JSON."""
 
     def __init__(self, app: Any):
         self._app = app

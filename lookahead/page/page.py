@@ -94,7 +94,7 @@ def _measure_again(server: ServerState, spec: str) -> Iterator[str]:
 
 
 def _header(models: Models, spec: str = "", news: str = "") -> str:
-    """Return the name and the facts about this machine or the chosen servers. With `news`, the facts are unfolded."""
+    """Return the name and the facts about this machine or the chosen servers. With `news`, the facts are expanded."""
     summary, facts = _server_facts(spec) if is_servers(spec) else _machine_facts(models)
     facts = f'<p role="status">{html.escape(news)}</p>{facts}' if news else facts
     return (

@@ -45,7 +45,7 @@ def answer_html(sentence: str, reasons: str = "") -> str:
 
 
 def exactness(models: Models) -> str:
-    """Describe how exact the target's passes are."""
+    """Return sentences on the exactness of the target's passes."""
     if models.exactness == BIT_EXACT:
         return f"{models.probe.sentence} Drafting cannot change the text."
     return f"{models.probe.sentence} Two tokens with nearly equal logits may swap; the page then reports it."

@@ -34,7 +34,7 @@ CONTINUED, ANSWERED = "continued", "answered"  # chips for models that continue 
 NOTES = json.dumps([{"id": scenario.id, "note": scenario.note} for scenario in CHIPS])
 BEGIN = f"() => {{ lookaheadPage.chips.connect({NOTES}); lookaheadPage.buttons.connect(); }}"
 CHIP = "la-chip-"  # the beginning of a chip's name on the page
-GROUPS = {"story": "easy", "sum": "hard", "short": "what goes wrong", "window": "exotic"}  # by the first chip
+GROUPS = {"story": "easy", "sum": "hard", "short": "little gain", "window": "special"}  # by the first chip
 REQUESTED = "This link describes a race that has not run yet."
 UNRECORDED = "This example has no recording yet. Press Race to run it here."
 PASS_COSTS = [("default", "auto"), ("of a typical machine", "typical"), ("of this machine", "measured")]
@@ -114,7 +114,7 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], g
         return choose_family(request, spec, None, draft if draft in names else names[0])
 
     def begin_with(spec: str, text: str, running: bool) -> Any:
-        """The first chip of the chosen family, unless the visitor has edited the prompt."""
+        """Return the values of the family's first chip, unless the visitor has edited the prompt."""
         scenario = _first(server, spec)
         if running or text not in (chip.prompt for chip in CHIPS if _kind(chip) != _kind(scenario)):
             return gr.skip()
@@ -178,7 +178,7 @@ def _fields(server: ServerState) -> dict[str, Any]:
         field(gr.Checkbox, "chat", "as a chat message", min_width=180)
         field(gr.Dropdown, "draft", "draft model", choices=drafts, filterable=False)
         field(gr.Textbox, "options", "options of the methods", placeholder="window=5 ngram=3", min_width=180)
-        field(gr.Dropdown, "costs", "auto decides with pass costs", choices=PASS_COSTS, filterable=False, min_width=180)
+        field(gr.Dropdown, "costs", "pass costs for auto", choices=PASS_COSTS, filterable=False, min_width=180)
     return fields
 
 

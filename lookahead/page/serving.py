@@ -80,6 +80,6 @@ def _end(page: gr.Blocks, web: WebServer) -> None:
 
 
 def _leave() -> None:
-    logging.event("ended", seconds=END_S, waited_for="what hangs")
+    logging.event("ended", seconds=END_S, waited_for="a pass that hangs")
     sys.stdout.flush()
     os._exit(0)

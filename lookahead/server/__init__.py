@@ -1,1 +1,1 @@
-"""The server: one queue of jobs, limits, logging, health, and races on their way to a page."""
+"""The server: one queue of jobs, limits, logging, health, and races sent to a page."""

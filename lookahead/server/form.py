@@ -95,7 +95,7 @@ def initial_values(limits: Limits, **changes: Any) -> dict[str, Any]:
 def from_link(
     query: Mapping[str, str], families: Sequence[str], drafts: Callable[[str], Sequence[str]], limits: Limits
 ) -> tuple[str, str, list[str], dict[str, Any]]:
-    """Return prompt, method, further methods and fields of a link's query. `drafts(family)` names its draft models."""
+    """Return a link's prompt, method, other methods and fields. `drafts` has draft models. Raises `LookaheadError`."""
     prompt = str(query.get("prompt", ""))
     limits.check(prompt)
     methods = [m for m in str(query.get("methods", DEFAULT_METHOD)).split(",") if m] or [DEFAULT_METHOD]
@@ -117,7 +117,7 @@ def from_link(
 
 
 def changes(fields: Mapping[str, Any]) -> list[str]:
-    """Describe the fields that differ from the defaults."""
+    """Return a description of each field that differs from its default."""
     differing = {name: value for name, value in fields.items() if value != DEFAULTS[name]}
     return [*setting_labels(differing), *(["as a chat message"] if fields["chat"] else [])]
 
@@ -136,7 +136,7 @@ def _number(name: str, value: Any, *, integer: bool, hint: str = "give a number.
         except ValueError:
             raise SettingsError(name, value, hint) from None
     if value is None or isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise SettingsError(name, value, "the field is not a number; type one.")
+        raise SettingsError(name, value, "enter a number.")
     return int(value) if integer and (isinstance(value, int) or value.is_integer()) else value
 
 

@@ -29,8 +29,8 @@ from .runs import Run
 from .state import ServerState
 
 LARGEST = 30_000_000  # parameters of a target: for a larger one, a head does not learn enough in minutes
-MOST = 2  # trained at the same time; each stores 200 MB of text with the target's hidden states
-RACE_S, TOKENS = 20.0, 48  # of training between two races, and new tokens of a race
+MOST = 2  # drafters in training at the same time; each stores 200 MB of text with the target's hidden states
+RACE_S, TOKENS = 20.0, 48  # seconds of training between two races, and new tokens of a race
 BACK = "Choose the models called pocket in the Race tab to grow one."
 CHANGED = "This drafter was trained for models that are no longer loaded. Press Train to grow another."
 NOTHING = "No drafter has been trained yet. Press Train and wait half a minute."
@@ -117,7 +117,7 @@ class Drafter:
 
 
 def grow(server: ServerState, visitor: str) -> Drafter:
-    """Start a new drafter for the visitor's family; its `job` trains it. Raises `Refused`, as `check_growable` does."""
+    """Return a new drafter for the visitor's family; its `job` trains it. Raises `Refused`, or as `check_growable`."""
     models = server.families.chosen_by(visitor).models
     check_growable(server, models)
     from ..train import growing  # noqa: F401 (takes seconds; imported here, it does not block the queue)

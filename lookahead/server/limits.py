@@ -59,7 +59,7 @@ class Limits(Variables):
     max_model_gb: Amount = Field(0, description="largest family that may be loaded, GB in memory; 0: what is free")
 
     def check(self, prompt: Any = "", max_new_tokens: Any = 0, lanes: int = 0) -> None:
-        """Raise `SettingsError` for a value above this host's limits. `Settings` checks all else."""
+        """Raise `SettingsError` for a value above this host's limits. `Settings` checks all other values."""
         if isinstance(prompt, (str, list)) and len(prompt) > self.max_prompt_chars:
             hint = f"this server's limit is {count(self.max_prompt_chars)}; shorten it."
             raise SettingsError("prompt", f"{count(len(prompt))} characters", hint)

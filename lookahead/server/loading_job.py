@@ -19,7 +19,7 @@ FAULT = "This failed because of an error in Lookahead or in the model's files ({
 
 
 class DownloadJob(Job[None]):
-    """`work(job)` in a separate thread, so that a download delays none. It publishes (sentence, share) and plans."""
+    """`work(job)` in a separate thread, so that downloads delay no job. It publishes (sentence, share) and plans."""
 
     def __init__(self, work: Callable[[DownloadJob], Any]):
         super().__init__("models", work, limited=False, fault=FAULT)
@@ -82,7 +82,7 @@ def missing(server: ServerState, spec: str) -> bool:
 
 
 def load_if_missing(server: ServerState, spec: str) -> Iterator[tuple[str, float]]:
-    """Load a bundled family unless it is loaded, after other loads, and yield (sentence, share). Raises its errors."""
+    """Load a bundled family if necessary, after other loads, and yield (sentence, share). Raises errors of a load."""
     if not missing(server, spec):
         return
     title = f"Loading {family_title(spec).partition(':')[0]}, once. "

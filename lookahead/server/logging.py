@@ -3,7 +3,7 @@
 An entry is a name and fields, as a line or as JSON. It never contains text of a model or a visitor's address. Fields that may
 quote a visitor are `private`: they are written only if the host requests it. The message of an error is private too.
 
-Libraries also log, and quote requests. After `serving`, an entry of a library is one line: the position in its code and
+Library messages may quote requests. After `serving`, an entry of a library is one line: the position in its code and
 the class of the error.
 """
 

@@ -28,8 +28,8 @@ ENDED = {
     LIMIT: "Ended after {limit} s of computing, this server's limit. The results so far are shown.",
     CLOSING: "Ended because this server is shutting down. The results so far are shown.",
 }
-GRACE_S = 10.0  # between two steps of work that is not a race
-POLL_S = 0.2  # between two updates of a follower, who then notices that its visitor has left
+GRACE_S = 10.0  # by which a step of other work than a race may exceed the limit
+POLL_S = 0.2  # between two updates of a follower, which then detects that its visitor has left
 LOGGED_CHARS = 1000  # of a refused prompt
 THREAD = "lookahead-compute"
 
@@ -260,12 +260,14 @@ class Queue:
         return self._executor.submit(function, *arguments).result()
 
     def refuse(self, kind: str, error: LookaheadError, prompt: str = "") -> None:
+        """Count and log a job that is not started because of `error`."""
         with self._lock:
             self.counts[kind, REFUSED] += 1
         private = {"prompt": prompt[:LOGGED_CHARS], "words": str(error)}
         logging.event("refused", kind=kind, field=error.field, private=private)
 
     def count(self, job: Job) -> None:
+        """Count and log a job that has ended."""
         with self._lock:
             self.counts[job.kind, job.outcome] += 1
             self.tokens += job.tokens
@@ -287,7 +289,7 @@ class Queue:
         return max(0, len(self._jobs) - 1)
 
     def computing_s(self) -> float:
-        """Return for how many seconds the current job has computed; 0 if there is none."""
+        """Return the seconds that the current job has computed; 0 if there is none."""
         return max((job.computed_s for job in list(self._jobs)), default=0.0)
 
     def idle(self) -> bool:

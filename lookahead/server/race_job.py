@@ -23,7 +23,7 @@ HEARTBEAT_S = 0.25  # Stop takes up to this long, because only a generator that 
 
 
 def submit(server: ServerState, make: RaceFactory, kind: str, run: Run | None = None) -> Job[Trace]:
-    """Submit the race that `make(server)` returns; its events go to `run`. Logs and raises its `LookaheadError`."""
+    """Submit the race of `make(server)`, and return its job; `run` gets events. Logs and raises `LookaheadError`."""
     is_form = isinstance(make, RaceForm)
     prompt = str(make.prompt) if is_form else ""
 

@@ -45,7 +45,7 @@ def _safe(text: str) -> str:
 
 
 def refusal(message: str, **more: Any) -> str:
-    """Return the batch of a refused request: the page keeps its events. With `stop=1`, it expects no more of them."""
+    """Return the batch of a refused request: the page keeps its events. With `stop=1`, it expects no further ones."""
     return _safe(json.dumps({"error": message, **more}, separators=(",", ":")))
 
 
@@ -92,11 +92,13 @@ class Run:
         return len(self._events) > self._sent
 
     def batch(self) -> str:
+        """Return the events that were not sent yet as a batch."""
         with self._lock:
             first, self._sent = self._sent, len(self._events)
             return _batch(self.id, first, self._events[first:], self._ended)
 
     def since(self, first: int) -> str:
+        """Return the events from index `first` on as a batch."""
         with self._lock:
             return _batch(self.id, first, self._events[first:], self._ended)
 

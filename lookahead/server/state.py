@@ -20,7 +20,7 @@ from ..servers.addresses import is_servers, offered
 from .limits import Limits
 from .runs import Runs
 
-MOST_CHOICES = 10_000  # of visitors; API clients do not report their end
+MOST_CHOICES = 10_000  # of visitors to store; API clients do not report that they disconnect
 TITLES = {DEFAULT_FAMILY: "pocket: instant", "smol": "SmolLM2: real answers"}
 
 
@@ -84,7 +84,7 @@ class Families:
         return {layer_skip.ROLE, *sources.locations(spec)} - {"target"}
 
     def chats(self, spec: str) -> bool:
-        """Return whether its models reply to a chat message, instead of continuing a text."""
+        """Return whether a family's models reply to a chat message, instead of continuing a text."""
         return spec != DEFAULT_FAMILY and (spec not in self or bool(self._loaded[spec].models.tokenizer.chat_template))
 
     def named(self, spec: str) -> Family:

@@ -1,8 +1,8 @@
 """Folders that the app may write into, chosen before other modules are imported, because some read the variables at import.
 
 HF_HOME or HF_HUB_CACHE is the folder of models from the hub, and GRADIO_TEMP_DIR the folder of uploads. A Space with a disk
-stores models on the disk. If a folder cannot be written, a temporary one replaces it and stderr gets a line. The bundled
-models need no folder.
+stores models on the disk. If a folder cannot be written, a temporary one replaces it, and stderr reports it. The
+bundled models need no folder.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _require_temporary_folder(environment: MutableMapping[str, str]) -> None:
         tempfile.gettempdir()
     except FileNotFoundError:
         if not _writable(SHARED):
-            raise OSError("no folder can be written, not even a temporary one; set TMPDIR to one.") from None
+            raise OSError("no folder can be written, not even a temporary one; set TMPDIR to a writable one.") from None
         environment["TMPDIR"] = tempfile.tempdir = str(SHARED)
 
 

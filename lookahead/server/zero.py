@@ -1,4 +1,4 @@
-"""ZeroGPU: races on a Space that gets a GPU for one call at a time. On other machines, nothing is imported.
+"""ZeroGPU: races on a Space that gets a GPU for one call at a time. On other machines, `spaces` is not imported.
 
 The app of such a Space has no GPU. Another process calls a function that `spaces.GPU` decorates, with a GPU for the
 duration of the call. The time is taken from the visitor's quota. So:
@@ -26,7 +26,7 @@ from .limits import Limits
 from .queue import Ended
 from .state import ServerState
 
-LOADING_S, TOKEN_S = 20.0, 0.03  # of a call, to load and measure models; per token of a lane, with drafting
+LOADING_S, TOKEN_S = 20.0, 0.03  # of a call: to load and measure models, and per token of a lane, with drafting
 MOST_S = 120  # a shorter call gets a GPU sooner, a longer one may be refused
 _gpu_states: list[ServerState] = []  # in the process with the GPU: the state with the models of its last call
 
@@ -37,7 +37,7 @@ def enabled(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def call_s(spec: str, limits: Limits, make: RaceFactory) -> int:
-    """Return the GPU seconds of a race: for loading, and for each token of each lane. Without a form, the limits count."""
+    """Return the GPU seconds of a race: for loading, and per token of each lane. Without a form, the limits apply."""
     form = make if isinstance(make, RaceForm) else None
     tokens = float((form and form.fields.get("max_new_tokens")) or limits.max_new_tokens)
     lanes = len(form.methods) if form else limits.max_lanes
@@ -66,7 +66,7 @@ if ENABLED := enabled():
 
 
 def report() -> None:
-    """Report the app's GPU functions, or a ZeroGPU Space stops it. `spaces` 0.51.3 does so only in `Blocks.launch`."""
+    """Report the app's GPU functions, as ZeroGPU requires. `spaces` 0.51.3 reports them only in `Blocks.launch`."""
     if ENABLED:
         spaces.zero.startup()
 
@@ -89,7 +89,7 @@ class ZeroGpuRace(LaneSteps):
             while lane_step := self._context.run(next, lane_steps, None):
                 self._trace.lanes[lane_step.lane].steps.append(lane_step.step)
                 yield lane_step
-        except gr.Error as error:  # no GPU, no share left, or the call took too long
+        except gr.Error as error:  # no GPU, no quota left, or the call took too long
             raise Ended(f"ZeroGPU: {error.message}") from None
         finally:
             self._context.run(lane_steps.close)

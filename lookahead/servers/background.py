@@ -18,7 +18,7 @@ def complete(work: Callable[[], Awaitable[T]]) -> T:
 
 
 def stream(work: Callable[[Callable[[Any], None]], Awaitable[None]]) -> Iterator[Any | None]:
-    """Yield what `work(put)` puts, and None while there is nothing new. Raises errors of `work`. Closing cancels it."""
+    """Yield the items of `work(put)`, and None if there is no new one. Raises errors of `work`. Closing cancels it."""
     items: SimpleQueue[Any] = SimpleQueue()
     with start_blocking_portal() as portal:  # after an exception, it cancels its tasks
         done = portal.start_task_soon(work, items.put)

@@ -25,10 +25,10 @@ from .replies import UNREADABLE, VLLM, Completion, LlamaServer, OpenAI, SGLang, 
 KINDS: dict[str, type[OpenAI]] = {"vllm": VLLM, "sglang": SGLang, "llamacpp": LlamaServer}  # by the models' `owned_by`
 MALFORMED = (400, 404, 405, 415, 422, 501)  # statuses of servers that do not support a field or path
 REFUSALS = {
-    401: "it requires another key", 403: "it requires another key", 404: "it has no such model or path", 429: "it is overloaded",
+    401: "it requires a valid key", 403: "it requires a valid key", 404: "it has no such model or path", 429: "it is overloaded",
     503: "it is overloaded",
 }  # fmt: skip
-MOST_LINE, MOST_LIST, MOST_BYTES = 1 << 20, 8 << 20, 64 << 20  # of an event, of a list of models, of a response
+MOST_LINE, MOST_LIST, MOST_BYTES = 1 << 20, 8 << 20, 64 << 20  # size of an event, of a list of models, of a response
 MOST_MESSAGE = 200  # characters of a server's error message
 DONE = "[DONE]"
 

@@ -23,8 +23,7 @@ ALONE = 0.5  # share of the budget for one text at a time
 def decide(sides: Sides, questions: Sequence[Question], budget_s: float, most: int = MOST) -> Iterator[Progress | None]:
     """Measure for about `budget_s` seconds, and yield the `Report` so far, or None while there is no new result.
 
-    The first few prompts are always measured. Raises `LookaheadError` for invalid prompts and budgets, and if a server cannot
-    be reached.
+    The first few prompts are always measured. Raises `LookaheadError` for invalid input or an unreachable server.
     """
     check_budget(questions, budget_s)
     start, has_result = perf_counter(), False

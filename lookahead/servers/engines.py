@@ -79,7 +79,7 @@ def vllm(python: str, models: Models) -> list[Engine]:
     kinds: list[tuple[str, str, Sequence[int], dict[str, Any]]] = []
     if "draft" in members:
         kinds.append(("draft", DRAFT_MODEL, VLLM_DRAFTS, {"method": "draft_model", "model": members["draft"]}))
-    if "eagle" in members:  # vLLM runs no other kind of our heads on a processor
+    if "eagle" in members:  # vLLM runs no other kind of our heads on a CPU
         kinds.append(("eagle", EAGLE, VLLM_HEADS, {"method": "eagle3", "model": members["eagle"]}))
     kinds.append(("ngram", LOOKUP, VLLM_NGRAMS, {"method": "ngram", "prompt_lookup_min": 2, "prompt_lookup_max": 5}))
     engines = [Engine("vllm", command, request_vllm, variables)]
@@ -133,7 +133,7 @@ def _post(client: httpx2.Client, path: str, request: Mapping[str, Any]) -> dict[
 
 
 class EngineProcess:
-    """The process of an engine, which is ready within `with`. Raises `SettingsError` with its last line if it does not start."""
+    """A context manager for an engine's process. Raises `SettingsError` with its last line if it does not start."""
 
     def __init__(self, engine: Engine):
         self._engine, self._log = engine, tempfile.TemporaryFile("w+")  # noqa: SIM115 open until the process ends

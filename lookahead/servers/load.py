@@ -1,7 +1,7 @@
-"""Measurements under load: several concurrent readers, each of which requests the next text after its last one.
+"""Measurements under load: several concurrent readers, each of which requests the next text after the previous one.
 
-Both servers get the same prompts at every load, one server after the other. The order changes with every round. Measured is the
-time in which all readers are busy, which ends when a reader has no further prompt.
+Both servers get the same prompts at every load, one server after the other. The order changes with every round. The
+measured time is that in which all readers are busy. It ends when a reader has no further prompt.
 """
 
 import asyncio

@@ -97,7 +97,7 @@ class AcceptanceRecord(BaseModel):
 
     @property
     def drafts(self) -> Counter[tuple[int, bool]]:
-        """Count drafts by (accepted tokens, whether the next token was rejected).
+        """The number of drafts by (accepted tokens, whether the next token was rejected).
 
         In a histogram, only passes that accepted a draft of the full length had no rejected token.
         """

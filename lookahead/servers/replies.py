@@ -123,7 +123,7 @@ class OpenAI:
 
     @classmethod
     def requests(cls, model: str, prompt: str, most: int, chat: bool) -> list[tuple[str, dict[str, Any]]]:
-        """Return greedy requests as (path, body), each with fewer fields, for servers that refuse the one before."""
+        """Return greedy requests (path, body), in the order to try: each has fewer fields than the one before."""
         body = {"model": model, "max_tokens": most, "temperature": 0, "stream": True}
         if chat:
             path, body = "/v1/chat/completions", body | {"messages": [{"role": "user", "content": prompt}]}

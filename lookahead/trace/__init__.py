@@ -1,1 +1,1 @@
-"""A recorded race: its schema, the events on their way to a page, the verdict, charts and exports."""
+"""A recorded race: its schema, the events sent to a page, the verdict, charts and exports."""

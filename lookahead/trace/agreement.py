@@ -8,7 +8,7 @@ from typing import Any
 from ..core.events import BIT_EXACT, REJECTED
 
 TIES = {"bfloat16": 0.5, "float16": 0.06}  # logits closer than this may swap by rounding
-TIE = 0.01
+TIE = 0.01  # for other number formats
 
 
 class Outcome(Enum):
@@ -30,8 +30,8 @@ class Agreement:
     """The outcome of a comparison, with numbers about the first difference.
 
     `position` counts from 0. `tokens` are the ids of naive and of the lane at that position. `number` is the lane's pass that
-    wrote the token, from 1, and `rows` the rows of that pass. `lengths` are the lane's and naive's. `as_text` is true if
-    characters were compared, because a server gives no ids.
+    wrote the token, from 1, and `rows` its number of rows. `lengths` are those of the lane and of naive. If `as_text`,
+    positions and lengths count characters, because a server sends no ids.
     """
 
     outcome: Outcome
@@ -45,7 +45,7 @@ class Agreement:
 
 
 def compare(race: Any, lane: int) -> Agreement | None:
-    """Compare a lane with naive; None for naive itself, and without naive. Servers without ids are compared as text."""
+    """Return how a lane's text compares with naive's; None for naive itself, and without a naive lane."""
     record, naive = race.lanes[lane], race.naive()
     if naive is None or record is naive:
         return None

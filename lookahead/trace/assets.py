@@ -1,7 +1,7 @@
-"""Bundle the page's scripts and styles, and build pages that are one file.
+"""Bundle the page's scripts and styles, and build single-file pages.
 
 Scripts in `assets/` are ES modules, styles import each other, and neither needs a build step. A browser gets an entry and
-all its imports as one text. A replay that is opened from a disk cannot import files.
+all its imports as one text. So a replay can be opened from a disk, where modules cannot be imported.
 """
 
 import base64
@@ -17,7 +17,7 @@ from minify_html import minify
 from ..core.folders import ASSETS
 from ..core.version import VERSION
 
-# The forms of import and export that the modules use: `bundle` refuses all others.
+# The forms of import and export that the modules use: `bundle` raises an error for all others.
 IMPORT = re.compile(r'^import (?:(?P<bindings>\{[^}]*\}|\* as \w+) from )?"(?P<path>\.{1,2}/[\w/.]+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:const|class|(?:async )?function) (\w+))", re.MULTILINE)
 OTHER_FORM = re.compile(r"^(?:import|export)\b.*|\bimport(?:\(|\.meta).*", re.MULTILINE)
@@ -42,7 +42,7 @@ def style(name: str) -> str:
 def bundle(source: str, name: str = "entry.js") -> str:
     """Return one script with the module `source` and all modules that it imports. `name` is its path in `assets/`.
 
-    Each module becomes a function that runs once, after the modules that it imports, and returns its exports. Allowed are
+    Each module becomes a function that runs once, after its imports, and returns its exports. The allowed forms are
     `import {a, b as c} from "./x.js"`, `import * as x from "./x.js"`, `import "./x.js"` and `export` before a `const`,
     `class` or `function`. Raises `AssertionError` for other forms, and if modules import each other.
     """
@@ -74,7 +74,7 @@ def style_sheet(name: str) -> str:
 
 
 def minified_script(code: str) -> str:
-    """Return a script in strict mode, without comments and blanks."""
+    """Return a script in strict mode, without comments and unnecessary whitespace."""
     return f'"use strict";{_minified("script", code)}'  # the minifier removes the directive
 
 
@@ -104,7 +104,7 @@ def document(name: str, title: str, *, head: str = "", allowed: str = "", **valu
     """
     code = script(f"page/{name}.js")
     styles = style(f"page/{name}.css")
-    assert not re.search("<!--|</?script|</style", code + styles, re.IGNORECASE), "a text would close its element"
+    assert not re.search("<!--|</?script|</style", code + styles, re.IGNORECASE), "code would close its element"
     policy = (
         f"default-src 'none'; script-src {csp_hash(code)}; style-src {csp_hash(styles)}; {allowed}"
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"

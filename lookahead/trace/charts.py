@@ -61,12 +61,12 @@ class Chart:
         )  # fmt: skip
 
     def line(self, x: Values, y: Values, name: str, color: str, dash: str = "solid", width: float = 2, **more: Any):
-        """Add a line; `more` goes to `go.Scatter`."""
+        """Add a line; `more` is passed to `go.Scatter`."""
         style = {"color": color, "dash": dash, "width": width, "shape": more.pop("shape", "linear")}
         self.figure.add_scatter(x=list(x), y=list(y), name=name, line=style, **{"mode": "lines", **more})
 
     def bars(self, x: Values, y: Values, name: str, color: str, hatch: str = "", **more: Any) -> None:
-        """Add bars, perhaps hatched; `more` goes to `go.Bar`."""
+        """Add bars with the pattern `hatch`; `more` is passed to `go.Bar`."""
         pattern = {"shape": hatch, "fillmode": "overlay", "fgcolor": self.ink["field"], "fgopacity": 0.45, "size": 7}
         style = {"color": color, "line": {"width": 0}, "pattern": pattern}
         self.figure.add_bar(x=list(x), y=list(y), name=name, **{"marker": style, **more})
@@ -79,7 +79,7 @@ class Chart:
         self.figure.update_yaxes(autorange="reversed", **style)
 
     def finish(self, *notes: str) -> go.Figure:
-        """Return the figure with a legend for several traces and with the notes. Without traces, notes replace the axes."""
+        """Return the figure with its notes, and a legend for several series. Without series, notes replace the axes."""
         position = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}
         legend = {**position, "font": {"color": self.ink["ink"]}, "itemclick": False, "itemdoubleclick": False}
         self.figure.update_layout(showlegend=len(self.figure.data) > 1, legend=legend)
@@ -154,7 +154,7 @@ def acceptance_by_kind(trace: RaceRecord, dark: bool = False) -> go.Figure:
 
 
 def accepted_per_pass(trace: RaceRecord, dark: bool = False) -> go.Figure:
-    """How many passes accepted 0, 1, 2, ... drafted tokens. Each pass also writes one token of the target.
+    """Share of passes that accepted 0, 1, 2, ... drafted tokens. Each pass also writes one token of the target.
 
     Naive is left out. An opaque lane reports its accepted tokens, so it is included.
     """
@@ -192,7 +192,7 @@ def time_per_token(trace: RaceRecord, dark: bool = False) -> go.Figure:
         text = f"<b>{decimal(total)}</b>"
         chart.figure.add_annotation(x=total, y=name, text=text, xanchor="left", xshift=6, showarrow=False)
     chart.horizontal_bars()
-    chart.figure.update_layout(uniformtext={"mode": "hide", "minsize": 12})  # text that a bar is too short for
+    chart.figure.update_layout(uniformtext={"mode": "hide", "minsize": 12})  # hides text that does not fit its bar
     chart.figure.update_xaxes(range=[0, 1.12 * max(totals)])
     return chart.finish()
 
@@ -248,7 +248,7 @@ def heading(figure: Callable[..., go.Figure]) -> tuple[str, str]:
 
 
 def kind(piece: str, before: str) -> str:
-    """Return the kind of a piece that follows the text `before`."""
+    """Return the kind, one of `KINDS`, of a token's text `piece` after the text `before`."""
     text = piece.strip()
     if not text:
         return "space"
@@ -265,7 +265,7 @@ def kind(piece: str, before: str) -> str:
 
 
 def counts_by_kind(lane: LaneRecord) -> dict[str, tuple[int, int]]:
-    """Count accepted and tested tokens by kind; none of an opaque lane. A rejected token counts as its replacement."""
+    """Return {kind: (accepted, tested)} tokens; {} for an opaque lane. A rejected token counts as its replacement."""
     before, counts = "", {name: [0, 0] for name in KINDS}
     for step in () if lane.opaque else lane.verified:
         for piece, origin in zip(step.pieces, step.origins, strict=True):

@@ -1,4 +1,4 @@
-"""Export a race as a table of its passes, or as a page in one file, with all text of the trace in base64 or escaped."""
+"""Export a race as a CSV table of its passes, or as a single-file page with its text in base64 or escaped."""
 
 import base64
 import gzip
@@ -19,16 +19,16 @@ COLUMNS = (
     "lane", "method", "pass", "kind", "rows", "drafted", "draft", "accepted", "tokens", "text", "origins",
     "propose_ms", "verify_ms", "other_ms", "clock_ms", "finish",
 )  # fmt: skip
-TITLE, CAPTION = 60, 300  # characters
-SECONDS, OTHER = 6, 4  # decimals
+TITLE, CAPTION = 60, 300  # maximum lengths in characters
+SECONDS, OTHER = 6, 4  # decimal places of seconds, and of other numbers
 
 
 def to_csv(trace: RaceRecord) -> str:
     """Return one row per pass of every lane as CSV text (RFC 4180). `csv_file` encodes it as a file.
 
     `lane` counts from 0, `pass` from 1; prefill is pass 0. `rows` counts the rows of the target's pass, with the root.
-    `drafted` of them can be tested, and `accepted` were emitted. `draft` is their text; " | " separates the paths of a
-    tree. Unknown cells of an opaque lane are empty. `clock_ms` is the lane's clock after the pass.
+    `drafted` counts testable rows, and `draft` is their text; " | " separates the paths of a tree. `accepted` counts
+    emitted ones. Unknown cells of an opaque lane are empty. `clock_ms` is the lane's clock after the pass.
     """
     return csv_text(COLUMNS, (row for number, lane in enumerate(trace.lanes) for row in _passes(number, lane)))
 
@@ -55,7 +55,7 @@ def _paths(draft: DraftRecord) -> str:
 
 
 def replay_html(trace: RaceRecord, caption: str | None = None, app_url: str = "") -> str:
-    """Return one self-contained page that plays the race. Write it as UTF-8.
+    """Return a self-contained HTML page that plays the race, to be saved as UTF-8.
 
     Times are rounded to the microsecond, other numbers to four decimals. `caption` is the line above the race; by default
     it names the machine and the date. The page links to the app at `app_url`.

@@ -1,6 +1,6 @@
 """Parse JSON from untrusted files within limits.
 
-The parser is one call that blocks Python's interpreter, and objects take up to 20 times the bytes of their text. So values
+Parsing is a call that blocks Python's interpreter, and objects need up to 20 times the memory of their text. So values
 are counted before a text is parsed. The limits are 20 times the largest bundled recording. The longest race with default
 settings, four lanes of 2,000 tokens, has 0.6 million values, 0.2 million names and 5 MB.
 """
@@ -16,11 +16,11 @@ from ..core.text_files import decoded
 
 MOST_BYTES = 32 << 20
 MOST_VALUES, MOST_NAMES = 1_000_000, 300_000  # of a JSON document
-LINES = 4  # times these limits in a file of JSON lines, which are parsed line by line
+LINES = 4  # factor of these limits for a file of JSON lines, which is parsed line by line
 # Characters before each value, and after each name. Those inside strings are counted too, but valid recordings have few.
 BEFORE_VALUES, AFTER_NAMES = ",[{", ":"
-MOST_ERRORS = 10_000  # that are listed to find the first
-MOST_PATH = 80  # characters
+MOST_ERRORS = 10_000  # if there are more, only their number is reported
+MOST_PATH = 80  # characters of the path of an error
 
 
 def decode_text(data: str | bytes, what: str, max_bytes: int = MOST_BYTES) -> str:
@@ -41,7 +41,7 @@ def decode_text(data: str | bytes, what: str, max_bytes: int = MOST_BYTES) -> st
 
 
 def parse_json(text: str, what: str) -> Any:
-    """Return the data of JSON text. Raises `TraceError` for too many values, `ValueError` for other text or nesting."""
+    """Return the data of JSON text. Raises `TraceError` for too many values, `ValueError` if it is not valid JSON."""
     _check(text, what)
     try:
         return pydantic_core.from_json(text)
@@ -56,7 +56,7 @@ def _check(text: str, what: str, times: int = 1) -> None:
 
 
 def first_error(error: ValidationError) -> tuple[str, str]:
-    """Return the path of the first error, or "", and its message."""
+    """Return the path and the message of the first error. If there are too many, return "" and their number."""
     if error.error_count() > MOST_ERRORS:
         return "", f"it has {count(error.error_count())} errors"
     first = error.errors(include_url=False, include_input=False)[0]
@@ -64,7 +64,7 @@ def first_error(error: ValidationError) -> tuple[str, str]:
 
 
 def max_entries(entries: int) -> BeforeValidator:
-    """Return a validator that refuses a larger mapping before pydantic validates its entries."""
+    """Return a validator that rejects a larger mapping before pydantic validates its entries."""
 
     def check(value: Any) -> Any:
         if isinstance(value, dict) and len(value) > entries:

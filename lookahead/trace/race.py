@@ -69,9 +69,9 @@ def _copied(values: Any, *names: str) -> dict[str, Any]:
 
 
 class Race(LaneSteps):
-    """A race that yields `LaneStep`s. `result()` is the trace so far. Set `reading` before the first step; see `schedule`."""
+    """A race that yields `LaneStep`s. `result()` returns the trace so far. Set `reading` before the first step."""
 
-    reading: Reading | None = None
+    reading: Reading | None = None  # called while a long prompt is read; see `schedule`
 
     def __init__(self, models: Models, prompt: Any, methods: Sequence[Method], options: Mapping[str, Any]):
         named = _named(methods)
@@ -162,10 +162,10 @@ def _named(methods: Any) -> list[tuple[str, Mapping[str, Any]]]:
 def race(
     models: Models, prompt: Any, methods: Sequence[Method] = ("naive", "draft"), **options: Unpack[DecodeOptions]
 ) -> Race:
-    """Race `methods` on one prompt. A method may be ("draft", {"draft": "offdomain"}).
+    """Return a race of `methods` on one prompt. Iterate over it to run it.
 
-    Options are those of `Settings`, shared by all lanes, plus options of any of the methods. Raises `LookaheadError` for
-    bad input.
+    A method may have options: ("draft", {"draft": "offdomain"}). `options` are those of `Settings`, for all lanes, and
+    those of any of the methods. Raises `LookaheadError` for bad input.
     """
     return Race(models, prompt, methods, options)
 
@@ -181,6 +181,6 @@ def describe_machine(models: Models) -> schema.Machine:
 
 
 def measured_on(models: Models) -> dict[str, Any]:
-    """Return the fields that begin every document of measurements."""
+    """Return the machine, the models and the exactness: the first fields of every report on measurements."""
     machine, names = describe_machine(models).model_dump(), {"spec": models.spec, **models.names}
     return {"machine": machine, "models": names, "exactness": models.exactness}

@@ -17,7 +17,7 @@ class Statistics(Result):
     """A lane's counts and rates, under the names that vLLM uses. Times are seconds without prefill.
 
     A rate is None if its denominator is 0. `accepted_histogram[n]` counts the passes that accepted n drafted tokens.
-    `speedup` compares `tokens_per_second` with naive's. `other_fraction` is the share of the time outside models and drafters.
+    `speedup` is relative to naive. `other_fraction` is the share of the time outside models and drafters.
     """
 
     method: str

@@ -128,7 +128,7 @@ class CurveRecord(Record):
     @model_validator(mode="after")
     def _is_curve(self) -> CurveRecord:
         if len(self.rows) != len(self.seconds) or any(a >= b for a, b in pairwise(self.rows)):
-            raise ValueError("a cost curve needs rising row counts, and seconds for each")
+            raise ValueError("a cost curve needs increasing row counts, and seconds for each")
         return self
 
 
@@ -176,7 +176,7 @@ class DraftRecord(Record):
         if not n == len(self.parents) == len(self.pieces) == len(self.sources):
             raise ValueError("a draft needs one parent, piece and source for every token")
         if len(self.chances) not in (0, n) or len(self.ngram_origins) not in (0, n) or self.window > n:
-            raise ValueError("a draft's chances, n-gram origins and window must fit its rows")
+            raise ValueError("a draft's chances, n-gram origins and window must match its rows")
         if any(not -1 <= p < i for i, p in enumerate(self.parents)):
             raise ValueError("a drafted row must come after its parent")
         return self
@@ -230,12 +230,12 @@ class StepRecord(Record):
 
     @property
     def tested(self) -> int:
-        """The number of drafted rows that can be tested. They are the first rows."""
+        """The number of drafted rows that can be tested: all rows before those of the window."""
         return self.drafted or len(self.statuses) - self.statuses.count(WINDOW)
 
     @property
     def depth(self) -> int:
-        """The depth of those rows in the draft."""
+        """The length of the longest path of testable rows in the draft."""
         return self.drafted or max(depths(self.draft.parents[: self.tested]), default=0)
 
 
@@ -344,6 +344,7 @@ class RaceRecord(Record):
         )
 
     def agreement(self, lane: int) -> Badge | None:
+        """Return whether lane number `lane` wrote naive's text; see `verdict.agreement`."""
         return verdict.agreement(self, lane)
 
     def predicted(self, lane: int) -> PricedRun | None:

@@ -8,9 +8,9 @@ from . import agreement as agreements
 from .agreement import Outcome
 from .results import Badge, Statistics, Trust, Verdict
 
-LEAST_S = 1e-9  # the shortest time that a clock measures
-LEAST_PASSES = 8  # of naive, to judge how steady the clock is
-STEADY = 2.0  # times the fastest tenth may the slowest tenth take: the context grows, and clocks vary
+LEAST_S = 1e-9  # seconds: the shortest time that a clock measures
+LEAST_PASSES = 8  # naive passes needed to judge whether the clock is steady
+STEADY = 2.0  # largest ratio of the slowest tenth to the fastest: the context grows, and clock rates vary
 
 
 def explain(race: Any, lane: int) -> Verdict | None:
@@ -31,7 +31,7 @@ def explain(race: Any, lane: int) -> Verdict | None:
     ]
     if record.opaque:
         sentence = (
-            f"{ratio(gain)}: {decimal(per_pass)} tokens per pass, and a pass with its drafting cost {decimal(cost)} ordinary "
+            f"{ratio(gain)}: {decimal(per_pass)} tokens per pass, and a pass with its drafting cost {decimal(cost)} naive "
             f"passes. {_counts_in_words(record, stats)}"
         )
     else:
@@ -48,7 +48,7 @@ def explain(race: Any, lane: int) -> Verdict | None:
 
 
 def agreement(race: Any, lane: int) -> Badge | None:
-    """Return whether a lane wrote naive's text; None for naive itself, and without naive."""
+    """Return a badge: whether a lane wrote naive's text. None for naive itself, and without a naive lane."""
     if (compared := agreements.compare(race, lane)) is None:
         return None
     (length, base), number = compared.lengths, (compared.position or 0) + 1
@@ -87,7 +87,7 @@ def agreement(race: Any, lane: int) -> Badge | None:
 
 
 def trust(race: Any) -> Trust | None:
-    """Return whether naive's passes took about equally long; None with too few of them. Other programs make them vary."""
+    """Return whether naive's passes took about equally long; None for too few passes. Other programs can slow them."""
     naive = race.naive()
     if naive is None or naive.opaque or len(naive.verified) < LEAST_PASSES:
         return None
@@ -142,7 +142,7 @@ def _of_drafts(record: Any, naive: Any, stats: Statistics, cost: float, auto: bo
     elif gain >= 1:
         sentence = f"{ratio(gain)}: {facts}. A perfect draft of this length would give {ratio(best)}."
     else:
-        sentence = f"{ratio(gain)}, slower: a pass with its draft cost {decimal(cost)} ordinary passes and wrote {decimal(per_pass)} tokens. {facts}."
+        sentence = f"{ratio(gain)}, slower: a pass with its draft cost {decimal(cost)} naive passes and wrote {decimal(per_pass)} tokens. {facts}."
     return sentence, [
         f"verifying = {seconds(verify)} for {decimal(rows)} rows / {seconds(plain)} for 1 row = {decimal(verify / plain)}",
         f"accepted {stats.num_accepted_draft_tokens} of {stats.num_draft_tokens} drafted tokens",

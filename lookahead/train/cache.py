@@ -8,7 +8,7 @@ BLOCK = 32  # positions by which the cache grows
 
 
 class _GrowingLayer(StaticLayer):
-    """Keys and values that grow by a block of positions: faster than a full size, or than growth by one token."""
+    """Keys and values that grow by a block of positions: faster than a full-size cache or growth by one token."""
 
     is_compileable = False
     filled = 0

@@ -63,7 +63,7 @@ class Progress:
 
 
 class Text(NamedTuple):
-    """A batch of texts: ids [texts, tokens], hidden states for the head [texts, tokens, fed], likeliest next tokens [texts, tokens]."""
+    """A batch of texts: ids and likeliest next tokens [texts, tokens], hidden states [texts, tokens, taps * hidden]."""
 
     ids: torch.Tensor
     states: torch.Tensor
@@ -91,7 +91,7 @@ class Growing:
         self._openings = [models.tokenizer(text)["input_ids"] for text in OPENINGS]
 
     def slices(self) -> Iterator[Progress]:
-        """Train without end and yield after each slice; may be closed at any slice."""
+        """Train until closed; yield the `Progress` after each slice."""
         work = self._work()
         while True:
             start = perf_counter()

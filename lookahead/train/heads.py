@@ -37,7 +37,7 @@ def new_head(
 ) -> nn.Module:
     """Return an untrained head for a Llama-like target, in which `changes` override sizes.
 
-    `mask` is the token whose embedding fills the slots of a block. `known` tokens can be drafted, None for all.
+    `mask` is the token whose embedding fills the slots of a block. Only `known` tokens can be drafted; None allows all.
     """
     torch.manual_seed(seed)
     config = target.config
@@ -65,7 +65,7 @@ def new_head(
 
 
 def tables(target: PreTrainedModel, known: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return a target's embedding [vocab, hidden] and output head, of which only the rows of `known` tokens."""
+    """Return a target's embedding [vocab, hidden] and its output head, restricted to the rows of `known` tokens."""
     head = target.get_output_embeddings().weight.detach()
     return target.get_input_embeddings().weight.detach(), head if known is None else head[known]
 

@@ -31,7 +31,7 @@ def like(teacher: nn.Module) -> Callable[[nn.Module, torch.Tensor], torch.Tensor
 
 
 def like_writing(likeliest_weight: float) -> Callable[[nn.Module, Rows], torch.Tensor]:
-    """Return the same loss with the target's stored distributions; all tokens beyond the stored ones count as one.
+    """Return the loss of `like` for the target's stored distributions. All tokens that are not stored count as one.
 
     It adds `likeliest_weight` times the negative log-probability of the target's likeliest token, because a greedy draft is accepted
     if both models have the same likeliest token.

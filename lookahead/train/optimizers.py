@@ -27,6 +27,6 @@ def optimizers(
 
 
 def scale_rates(steppers: Sequence[torch.optim.Optimizer], factor: float) -> None:
-    """Set each learning rate to `factor` times the rate that the optimizer was made with."""
+    """Set each optimizer's first learning rate to `factor` times its initial value."""
     for optimizer in steppers:
         optimizer.param_groups[0]["lr"] = factor * optimizer.defaults["lr"]

@@ -237,9 +237,9 @@ def test_custom_code_is_never_run(fake, folders, tmp_path):
     assert inspect("org/native").refused is None
 
 
-def test_quantised_weights_and_unsupported_architectures_are_refused(fake, folders, tmp_path):
+def test_quantized_weights_and_unsupported_architectures_are_refused(fake, folders, tmp_path):
     fake.add("org/awq", changed(folders["llama"][0], tmp_path / "awq", quantization_config={"quant_method": "awq"}))
-    assert "quantised" in str(inspect("org/awq").refused)
+    assert "quantized" in str(inspect("org/awq").refused)
     fake.add("org/t5", changed(folders["llama"][0], tmp_path / "t5", model_type="t5"))
     assert "cannot be used" in str(inspect("org/t5").refused)
     fake.add("org/bloom", changed(folders["llama"][0], tmp_path / "bloom", model_type="bloom"))

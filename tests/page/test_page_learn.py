@@ -55,7 +55,7 @@ def use(box, widget):
         box.get_by_text(f"{right} of {len(widget.cases)} right", exact=True).wait_for()
         assert box.get_by_role("button", name="again").is_visible()
         box.get_by_role("button", name="Guess on a real run").click()
-        box.get_by_text("Drafted and drawn just now").wait_for()
+        box.get_by_text("Drafted and tested just now").wait_for()
         box.get_by_role("button", name="it is rejected").click()
         box.get_by_text(re.compile("^[01] of 1 right$")).wait_for()
     elif isinstance(widget, Dice):

@@ -57,7 +57,7 @@ def test_a_server_is_killed_and_started_again(racing, tmp_path):
     page, server = racing
     server.process.kill()
     server.process.wait()
-    page.locator(".la-statustext", has_text="Connection lost: showing what arrived.").wait_for()
+    page.locator(".la-statustext", has_text="Connection lost: the received part is shown.").wait_for()
     lost = page.evaluate(STATE)
     assert not lost["done"] and lost["lanes"][1]["tokens"] > 10
     again = App(tmp_path, server.port)

@@ -29,7 +29,7 @@ def test_a_scene_depends_only_on_the_time(page, t, phase, index):
 def test_captions_of_the_phases(page):
     captions = "p => modules.strip.caption(modules.strip.partsOf(full().lanes.at(-1).steps[p[0]]), p[1])"
     assert page.evaluate(captions, [1, "draft"]) == ["1 draft", "the drafter proposes 4 tokens"]
-    assert page.evaluate(captions, [1, "check"]) == ["2 verify", "the target computes all 4 in one pass"]
+    assert page.evaluate(captions, [1, "check"]) == ["2 verify", "the target verifies all 4 in one pass"]
     assert page.evaluate(captions, [1, "kept"]) == [
         "3 accept",
         "2 of 4; instead of the third, the target writes its own token",

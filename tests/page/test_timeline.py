@@ -246,9 +246,9 @@ def test_teaching_rate_waits_for_enough_tokens(page):
 
 def test_rate_labels(page):
     assert page.evaluate("[1/8, 1, 2].map(r => P.rateLabel(r) + ': ' + P.rateText(r))") == [
-        "1/8x: 8x slower than real",
+        "1/8x: played 8x slower",
         "1x: real time",
-        "2x: 2x faster than real",
+        "2x: played 2x faster",
     ]
 
 

@@ -1,6 +1,6 @@
 /* costs.js: acceptance, draft length, draft cost and row cost as draggable numbers in a sentence, above a live
-   speedup curve. The formulas are the lesson's: 1 + α + ... + α^k tokens per pass, and v + k c passes with v = 1 + k
-   row. */
+   speedup curve. The formulas are the lesson's: 1 + α + ... + α^k tokens per pass, and v + k * c passes with
+   v = 1 + k * row. */
 
 import {make, setText, svg} from "../../page/dom.js";
 import {digits, hundredths} from "../../page/numbers.js";

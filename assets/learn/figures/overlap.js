@@ -106,7 +106,7 @@ export function figure() {
   };
   const key = make(
     "p.la-g-small",
-    "Left bar: p, the target’s. Right bar, dashed: q, the draft’s. Drag their ends. ",
+    "Left bar: p, the target’s. Right bar, dashed: q, the drafter’s. Drag their ends. ",
     "Filled: the overlap. Black line: the result.",
   );
   draw();

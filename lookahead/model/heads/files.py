@@ -1,4 +1,4 @@
-"""Reading and writing the files of trained heads.
+"""Read and write the files of trained heads.
 
 Formats that are read: `speculators` (eagle3, dflash, dspark), DFlash's authors (z-lab), DeepSpec (dspark), EAGLE-3's authors, and
 vLLM's Medusa. Formats that are written: `speculators`, and vLLM's for Medusa. A configuration is compared with the target before
@@ -23,7 +23,7 @@ from ..small_files import CONFIG, WEIGHTS
 from .head import NETWORKS, Head
 from .shape import ALL_TAPS, BLOCK, EAGLE, MEDUSA, NONE, PER_TAP, HeadShape, usual_taps
 
-LARGEST_FILE = 9_000_000  # bytes, because hosting refuses files of more than ten million
+LARGEST_FILE = 9_000_000  # bytes, because the hosting service rejects files of more than ten million
 LARGEST = 1 << 20  # largest valid size in a configuration
 READ, NOT_READ = ("eagle3", "dflash", "dspark"), ("peagle", "dflash2", "mtp")  # kinds of `speculators`
 # Tensors in files that are not loaded, because they are the target's or are computed from the configuration.

@@ -30,7 +30,7 @@ PASS_TOKENS = 256  # most tokens of a text that are read in one pass
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A head's passes, which lanes share: its network or compiled passes. `ids` [known] are the tokens it can draft, None for all."""
+    """A network or its compiled passes, which lanes share. `ids` [known] are the tokens that it drafts; None: all."""
 
     shape: HeadShape
     passes: Any

@@ -23,7 +23,7 @@ class KeyValues(NamedTuple):
 
 
 class Mask(NamedTuple):
-    """True if a row attends to a token of the text, [groups, rows or 1, tokens], or to a row of its group, [rows, rows of the group]."""
+    """Attention masks of the text's tokens [groups, rows or 1, tokens] and of a group's rows [rows, group rows]."""
 
     far: Tensor
     near: Tensor
@@ -49,7 +49,7 @@ class LayerCache:
 
 
 def window_mask(window: int, length: int, positions: Tensor) -> Tensor:
-    """Return which of the first `length` tokens are in the window of rows at `positions`, [1, rows, length]; a window of 0 has all."""
+    """Return the mask [1, rows, length] of the tokens in the window of rows at `positions`; a window of 0 has all."""
     tokens = torch.arange(length, device=positions.device)
     first = positions[:, None] - window if window else torch.full_like(positions[:, None], -1)
     return (tokens > first)[None]
@@ -59,7 +59,7 @@ class Norm(nn.RMSNorm):
     """RMSNorm that computes in float32 for every number format."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Norm x [..., width]."""
+        """Return the normed x [..., width]."""
         return rms_norm(x.float(), self.normalized_shape, self.weight.float(), self.eps).to(x.dtype)
 
 
@@ -79,14 +79,14 @@ class RotaryEmbedding(nn.Module):
 
 
 def apply_rope(x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
-    """Rotate x [..., heads, dim] by its positions."""
+    """Return x [..., heads, dim], rotated by its positions."""
     cos, sin = rotary
     first, second = x.chunk(2, -1)
     return (x * cos + torch.cat([-second, first], -1) * sin).to(x.dtype)
 
 
 class Attention(nn.Module):
-    """Grouped-query attention over both parts; inputs are `fed` wide."""
+    """Grouped-query attention over both parts, for inputs [..., fed]."""
 
     def __init__(self, shape: HeadShape, fed: int):
         super().__init__()
@@ -138,7 +138,7 @@ class MLP(nn.Module):
         self.down_proj = nn.Linear(shape.inner, shape.hidden, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute the network for x [..., hidden]."""
+        """Return the network's output [..., hidden] for x [..., hidden]."""
         return self.down_proj(silu(self.gate_proj(x)) * self.up_proj(x))
 
 
@@ -151,6 +151,6 @@ class Layer(nn.Module):
         self.input_layernorm, self.post_attention_layernorm = (Norm(shape.hidden, shape.eps) for _ in range(2))
 
     def finish(self, x: Tensor, mixed: Tensor) -> Tensor:
-        """Compute the rest of the layer after attention: x is the residual, `mixed` the attention's output."""
+        """Return the layer's output: x is the residual before attention, `mixed` the output of attention."""
         x = x + mixed
         return x + self.mlp(self.post_attention_layernorm(x))

@@ -142,7 +142,7 @@ class Residual(nn.Module):
             nn.init.zeros_(weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute the layers for x [..., hidden]."""
+        """Return the output [..., hidden] of the layers for x [..., hidden]."""
         for layer in self.layers:
             x = x + silu(layer(x))
         return x

@@ -16,8 +16,8 @@ from .batches import offered
 
 INTRO = (
     "Eight readers request a text at the same time, and they share every pass. Above, a pass writes one token per text. Below, it "
-    "also verifies drafts. Shared passes leave less time idle, so a draft must be worth its time. First draft for all texts, then "
-    "only if drafting pays. Both halves play on one clock at their measured speed."
+    "also verifies drafts. Shared passes leave less time idle, so a draft must be worth its time. First choose "
+    "<b>two tokens each</b>, then <b>only what pays</b>. Both halves play on one clock at their measured speed."
 )
 TEXTS, TOKENS = 8, 64
 LENGTHS = {"two tokens each": 2, "four tokens each": 4, "only what pays": "auto"}

@@ -27,7 +27,7 @@ from ..running import buttons, follow_progress, run_and_stop, with_visitor_model
 
 INTRO = (
     "Enter your own prompts. Each method runs next to naive decoding. Clearly slower methods are dropped; if time is short, the "
-    "slower half is dropped. The rest of the time measures several texts at once."
+    "slower half is dropped. The remaining time is for several texts at once."
 )
 ASK = "<b>Without measuring?</b> This uses the displayed race's acceptance and drafting time and this machine's costs."
 HERE = "this machine"

@@ -51,7 +51,7 @@ def _status(now: Histogram, bug: str) -> str:
     text = f"{count(now.throws)} of {count(now.total)} throws; {percent(now.accepted / now.throws)} of the drafted tokens were accepted."
     if now.p_value is not None:
         odds = significant(now.p_value, 2) if now.p_value >= 1e-12 else "less than 1e-12"
-        text += f" Chi-square {decimal(now.chi_square)} with {FREEDOM} degrees of freedom: a correct rule deviates as far in {odds} of all cases."
+        text += f" Chi-square {decimal(now.chi_square)} with {FREEDOM} degrees of freedom: a correct rule deviates at least this far in {odds} of all cases."
         if now.throws == now.total:
             text += " It converges to p." if now.p_value > SURE else " It does not converge to p."
     if bug in BUGS:

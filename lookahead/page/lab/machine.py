@@ -26,9 +26,9 @@ COMPARE = (
     "in turns. It uses a copy of the weights, so races do not change."
 )
 PARTS = (
-    "<b>How close is a pass to the speed of memory?</b> A pass takes at least as long as reading its weights from memory. This "
-    "reads a buffer as large as each model, and times the parts of its pass alone. The rest is norms and starting kernels. The "
-    "line in the figure is the speed of memory."
+    "<b>How close is a pass to the memory bandwidth?</b> A pass takes at least as long as reading its weights from memory. This "
+    "reads a buffer as large as each model, and times each part of its pass alone. The rest is norms and kernel launches. The "
+    "line in the figure is the time to read the weights."
 )
 
 
@@ -41,7 +41,7 @@ def add(server: ServerState, follow: Follow) -> Opening:
         return plot_update(charts.cost_curve(server.models_for(request.session_hash).costs.target, dark))
 
     _trial(COMPARE, "Compare formats and threads", with_visitor_models(server, _compare))
-    _trial(PARTS, "Take a pass apart", with_visitor_models(server, _take_apart))
+    _trial(PARTS, "Time the parts of a pass", with_visitor_models(server, _take_apart))
     return Opening(curve, figure)
 
 
@@ -97,7 +97,7 @@ def _parts(models: Sequence[PassParts]) -> str:
         ]
         for parts in models
     ]  # fmt: skip
-    heads = ["model", "weights", "speed of memory", "time at that speed", "time of a pass", "ratio", *names]
+    heads = ["model", "weights", "memory bandwidth", "time to read", "time of a pass", "ratio", *names]
     caption = "one row after 64 tokens; the fastest of many; each part is timed alone"
     return answer_html("", models[0].sentence) + table(heads, rows, caption)
 

@@ -16,7 +16,7 @@ from ..parts import Follow, markup, plot, plot_update, status_line, table
 from ..running import buttons, follow_progress, run_and_stop
 
 INTRO = (
-    "Each reader requests the next text as soon as the last one has ended. Both servers get the same prompts, one server after "
+    "Each reader requests the next text as soon as its previous text ends. Both servers get the same prompts, one server after "
     "the other. One text leaves a machine idle, so drafted tokens cost little. Many texts use all of the machine, and then a "
     "rejected token has taken time from another text."
 )

@@ -18,7 +18,7 @@ from ..parts import DARK, QUIET, TRACE, Follow, Opening, error_line, markup, plo
 INTRO = (
     f"A drafter that reads only the text ({', '.join(f'<b>{method}</b>' for method in text_methods())}) can be recomputed from a recording, pass by "
     "pass and without the model. The text would have been the same. The passes are those of a real run; only their times "
-    "are predicted. The <b>oracle</b> drafts the real next tokens, so no chain is better. The section uses the race in the Race "
+    "are predicted. The <b>oracle</b> drafts the real next tokens, so no draft is better. The section uses the race in the Race "
     "tab or, without one, the recorded story."
 )
 KS = tuple(range(1, 17))

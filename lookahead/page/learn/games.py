@@ -25,7 +25,7 @@ watch('value', show);"""
 GAMES = (Guess, Quiz, Code, Cost, Figure)  # their scripts display `say`
 UNCERTAIN = (0.05, 0.95)  # chances of acceptance between which the outcome is uncertain
 DIGITS, TEMPERATURE = 3, 0.8
-CAPTION = f"Drafted and drawn just now, from the continuation of a story: temperature {TEMPERATURE}, rejection rule. Press again for another."
+CAPTION = f"Drafted and tested just now, in the continuation of a story: temperature {TEMPERATURE}, rejection rule. Press again for others."
 
 
 def add(widget: Widget, server: ServerState, lesson: str) -> None:

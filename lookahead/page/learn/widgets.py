@@ -86,7 +86,7 @@ class Race(Widget):
 class Recording(Widget):
     """A bundled recording by its scenario, with the playhead `at` a pass of the last lane.
 
-    It is the first pass with a partly accepted draft, the first with a fully rejected draft, or the one that accepted most.
+    `partly`: first partly accepted draft; `refused`: first fully rejected draft; `longest`: most accepted tokens.
     """
 
     recording: RecordingId

@@ -12,13 +12,13 @@ from conftest import finished
 
 import lookahead
 from lookahead.core.events import BIT_EXACT
-from lookahead.trace.race import MOST_LANES
+from lookahead.trace.race import MAX_LANES
 
 
 def assert_agrees(models: Any, prompt: Any, *lanes: str | tuple[str, dict[str, Any]], **options: Any) -> None:
-    """Race lanes against naive decoding, with at most `MOST_LANES` lanes per race, and check their badges."""
-    for first in range(0, len(lanes), MOST_LANES - 1):
-        methods = lanes[first : first + MOST_LANES - 1]
+    """Race lanes against naive decoding, with at most `MAX_LANES` lanes per race, and check their badges."""
+    for first in range(0, len(lanes), MAX_LANES - 1):
+        methods = lanes[first : first + MAX_LANES - 1]
         race = lookahead.race(models, prompt, methods=["naive", *methods], **{**options, "details": True})
         assert_badges(finished(race), methods, options)
 

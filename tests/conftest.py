@@ -35,9 +35,9 @@ from lookahead.drafting import Resources
 from lookahead.engine.decode import Request
 from lookahead.engine.decode import decode as loop
 from lookahead.engine.draft_length import AdaptiveLength
-from lookahead.engine.ends import Ends
 from lookahead.engine.fixed_length import FixedLength
 from lookahead.engine.methods import method_class, options_of
+from lookahead.engine.stop_conditions import StopConditions
 
 ROOT = Path(__file__).parent.parent
 POCKET = ROOT / "assets" / "models" / "pocket"
@@ -287,7 +287,7 @@ def table_steps(
     strategy = drafter(resources) if drafter else method_class(method)(resources, options_of(method, options))
     k = settings.k if k is None else k
     policy = AdaptiveLength(resources.pass_s, 8, strategy.sources()) if k == "auto" else FixedLength(k)
-    ends = Ends(frozenset(eos), settings.max_new_tokens, target.context_length, stop)
+    ends = StopConditions(frozenset(eos), settings.max_new_tokens, target.context_length, stop)
     return list(loop(Request(target, strategy, policy, rule, list(prompt), ends, details=settings.details)))
 
 

@@ -34,12 +34,12 @@ def word(token):
 
 
 class Pieces:
-    """The methods of `text.Pieces` that `Recorder` calls."""
+    """The methods of `text.IncrementalDetokenizer` that `Recorder` calls."""
 
     def add(self, token):
         return word(token)
 
-    def drafted(self, tokens, parents):
+    def decode_draft(self, tokens, parents):
         return [word(token) for token in tokens]
 
     def flush(self):

@@ -15,7 +15,7 @@ from .plan import Plan
 
 HEAD = """# Llama-Pocket: a small family for speculative decoding
 
-**Built with Llama.** A target and two drafts with one tokenizer, small enough to be bundled with Lookahead and to run
+**Built with Llama.** A target and two draft models with one tokenizer, small enough to be bundled with Lookahead and to run
 on two CPU cores. They were trained with this repository:
 
     python -m lookahead train --corpus DIR --out DIR{arguments}
@@ -85,7 +85,7 @@ def _family(report: Mapping[str, Any]) -> str:
     rows = [
         ["architecture", *report["shapes"].values()],
         ["parameters", *(millions(number) for number in report["parameters"].values())],
-        ["learned from", "the whole mix", "the target's distributions on the mix and on text that the target wrote",
+        ["trained on", "the whole mix", "the target's distributions on the mix and on text that the target wrote",
          "records, code and arithmetic only (the mismatched draft)"],
     ]  # fmt: skip
     return markdown_table(["", *report["shapes"]], rows)
@@ -103,7 +103,7 @@ def _budget(notes: Mapping[str, Any]) -> str:
 
 def _losses(losses: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
     rows = [
-        [domain, *(f"{decimal(loss[domain]['nats_a_token'])} ({decimal(loss[domain]['bits_a_byte'])})" for loss in losses.values())]
+        [domain, *(f"{decimal(loss[domain]['nats_per_token'])} ({decimal(loss[domain]['bits_per_byte'])})" for loss in losses.values())]
         for domain in losses["target"]
     ]  # fmt: skip
     intro = "Nats per token and, in brackets, bits per byte, on documents that no model was trained on."
@@ -122,7 +122,7 @@ def _acceptance(shares: Mapping[str, Mapping[str, float]]) -> str:
     domains = list(next(iter(shares.values())))
     rows = [[name, *(decimal(shares[role][d]) for d in domains)] for role, name in NAMES.items() if role in shares]
     intro = "Share of drafted tokens that were accepted: greedy, k = 4, 96 tokens for each of up to 32 prompts from held-out documents."
-    return f"## Acceptance\n\n{intro}\n\n" + markdown_table(["draft learned from", *domains], rows)
+    return f"## Acceptance\n\n{intro}\n\n" + markdown_table(["draft model trained on", *domains], rows)
 
 
 HEADS = "## Generations of drafters"
@@ -133,7 +133,7 @@ GENERATIONS = {
 
 def heads(generations: Mapping[str, Mapping[str, Any]], notes: Mapping[str, Any]) -> str:
     """Return the section on trained heads: training effort, drafting time and tokens per pass of each kind."""
-    domains = list(dict.fromkeys(domain for result in generations.values() for domain in result["tokens_a_pass"]))
+    domains = list(dict.fromkeys(domain for result in generations.values() for domain in result["tokens_per_pass"]))
     rows = []
     for name, result in generations.items():
         note = notes.get(name)
@@ -141,7 +141,7 @@ def heads(generations: Mapping[str, Mapping[str, Any]], notes: Mapping[str, Any]
         positions = " ".join(decimal(share) for share in result["by_position"])
         rows.append([
             GENERATIONS[name], millions(result["parameters"]), *learned, seconds(result["first_s"]), seconds(result["next_s"]),
-            *(decimal(result["tokens_a_pass"][domain]) for domain in domains), positions,
+            *(decimal(result["tokens_per_pass"][domain]) for domain in domains), positions,
         ])  # fmt: skip
     columns = [
         "", "parameters", "tokens", "time", "loss", "first token", "each further", *domains, "accepted, 1st 2nd ...",

@@ -20,7 +20,7 @@ from lookahead.measure.scenarios import BENCH
 from lookahead.model.heads.head import Head
 from lookahead.model.heads.shape import KINDS
 from lookahead.model.lm import CachedLM
-from lookahead.train.losses import next_token
+from lookahead.train.losses import cross_entropy_loss
 from lookahead.train.verified import LONGEST, verified_passes
 
 from .corpus import ASSISTANT, TEXT, Document
@@ -28,8 +28,8 @@ from .instructions import measuring
 from .prompts import SAMPLES
 from .tokenizer import has_markers
 
-MOST_DOCUMENTS, ROW = 60, 512  # held-out documents per domain, and tokens of each
-PROMPTS_A_DOMAIN, NEW_TOKENS, K = 32, 96, 4
+MAX_DOCUMENTS, ROW = 60, 512  # held-out documents per domain, and tokens of each
+PROMPTS_PER_DOMAIN, NEW_TOKENS, K = 32, 96, 4
 HEAD_PROMPTS = 12  # prompts per domain that compare the kinds of drafters
 CHECKED_TOKENS = 64  # tokens per prompt when a head is measured during training
 SAMPLE_TOKENS = 120
@@ -43,16 +43,16 @@ def losses(
     out = {}
     for domain, documents in held_out.items():
         nats = tokens = size = 0.0
-        for ids in documents[:MOST_DOCUMENTS]:
+        for ids in documents[:MAX_DOCUMENTS]:
             row = ids[:ROW]
             if len(row) < 8:
                 continue
             with torch.inference_mode():
-                nats += float(next_token(model, torch.tensor([row]))) * (len(row) - 1)
+                nats += float(cross_entropy_loss(model, torch.tensor([row]))) * (len(row) - 1)
             tokens += len(row) - 1
             size += len(tokenizer.decode(row[1:], skip_special_tokens=True).encode())
         if tokens:
-            out[domain] = {"nats_a_token": nats / tokens, "bits_a_byte": nats / math.log(2) / max(size, 1)}
+            out[domain] = {"nats_per_token": nats / tokens, "bits_per_byte": nats / math.log(2) / max(size, 1)}
     return out
 
 
@@ -61,7 +61,7 @@ def prompts(documents: list[Document]) -> dict[str, list[tuple[str, bool]]]:
     out: dict[str, list[tuple[str, bool]]] = {}
     for document in documents:
         chosen = out.setdefault(document.domain, [])
-        if not document.held_out or len(chosen) >= PROMPTS_A_DOMAIN:
+        if not document.held_out or len(chosen) >= PROMPTS_PER_DOMAIN:
             continue
         role, text = document.turns[0]
         if role == TEXT:
@@ -89,7 +89,7 @@ def acceptance(models: Models, by_domain: Mapping[str, list[tuple[str, bool]]], 
 def generation(models: Models, by_domain: Mapping[str, list[tuple[str, bool]]], method: str, k: int) -> dict[str, Any]:
     """Measure a drafter with greedy drafts of `k` tokens.
 
-    Returns "tokens_a_pass" by domain, "by_position" (the accepted share of the first, second, ... drafted tokens that were
+    Returns "tokens_per_pass" by domain, "by_position" (the accepted share of the first, second, ... drafted tokens that were
     tested), and the drafting seconds "first_s" and "next_s" of the first and of each further token.
     """
     tokens, steps = {}, []
@@ -103,7 +103,7 @@ def generation(models: Models, by_domain: Mapping[str, list[tuple[str, bool]]], 
             tokens[domain] = emitted / passes
     costs = models.costs.drafters[method]
     return {
-        "tokens_a_pass": tokens, "by_position": list(Acceptance.from_steps(steps).rates),
+        "tokens_per_pass": tokens, "by_position": list(Acceptance.from_steps(steps).rates),
         "first_s": costs.token_s + sum(costs.cold_s[:1]), "next_s": costs.token_s,
     }  # fmt: skip
 

@@ -184,7 +184,7 @@ class _Stages:
         )
         batches = Batches(self.streams.training, self.plan.mix, self.plan.seed)
         scale = self.plan.refining if start else 1.0
-        return self._stage("target", model, losses.next_token, batches, self.plan.target_share, scale=scale)
+        return self._stage("target", model, losses.cross_entropy_loss, batches, self.plan.target_share, scale=scale)
 
     def draft(self, target: LlamaForCausalLM) -> LlamaForCausalLM:
         """Train the draft on the target's distributions, first on the corpus and then on text that the target wrote.
@@ -194,16 +194,18 @@ class _Stages:
         """
         if model := self._finished("draft"):
             return model
-        plan, soft, start = self.plan, losses.like(target), self.job.start_from
+        plan, soft, start = self.plan, losses.distillation_loss(target), self.job.start_from
         if start and (start / "draft" / "config.json").is_file():
             model, stage, share = _read(start / "draft").to(self.device), "draft-further", plan.drafts_share
         else:
             batches = Batches(self.streams.training, plan.mix, plan.seed + 1)
-            self._stage("draft-plain", self._beginner(target), losses.next_token, batches, plan.draft_share, aside=True)
+            self._stage(
+                "draft-plain", self._beginner(target), losses.cross_entropy_loss, batches, plan.draft_share, aside=True
+            )
             model = self._stage("draft-soft", self._beginner(target), soft, batches, plan.draft_share, aside=True)
             stage, share = "draft", plan.writing_share
         rows = WrittenBatches(self._written(target))
-        plan, loss = replace(plan, rows=((1.0, rows.length),)), losses.like_writing(plan.likeliest_weight)
+        plan, loss = replace(plan, rows=((1.0, rows.length),)), losses.stored_distillation_loss(plan.likeliest_weight)
         return self._stage(stage, model, loss, rows, share, into="draft", plan=plan, scale=plan.refining)
 
     def head(self, kind: str, target: LlamaForCausalLM) -> None:
@@ -314,7 +316,7 @@ class _Stages:
             return model
         model = new_model(self.plan.draft, self.plan, self.plan.seed + 3)
         batches = Batches(self.streams.training, self.plan.offdomain_mix, self.plan.seed + 3)
-        return self._stage("offdomain", model, losses.next_token, batches, self.plan.offdomain_share)
+        return self._stage("offdomain", model, losses.cross_entropy_loss, batches, self.plan.offdomain_share)
 
     def _stage(
         self, stage, model, loss, batches, share, *, aside=False, into=None, plan=None, scale=1.0

@@ -17,7 +17,7 @@ PROSE = ("stories", "stories", "tales", "explain", "dialogue", "arithmetic")  # 
 QUESTIONS = ("records", "explain", "arithmetic", "tales", "code")  # domains of the questions
 SENTENCE = re.compile(r"(?<=[.!?])\s+")
 SHORTEST, LONGEST = 15, 200  # characters of a sentence
-MOST = 700  # characters of an instruction, so that its answer fits after it
+MAX_CHARACTERS = 700  # characters of an instruction, so that its answer fits after it
 TRIES = 50  # documents to search for a passage
 
 
@@ -140,5 +140,5 @@ def about(documents: Sequence[Document], seed: object) -> Iterator[str]:
     texts = _Texts(documents, random.Random(f"{seed}:passages"))
     while any(not document.held_out for document in documents):
         for make in KINDS:
-            if len(instruction := make(texts)) <= MOST:
+            if len(instruction := make(texts)) <= MAX_CHARACTERS:
                 yield instruction

@@ -30,7 +30,7 @@ function layersPicture({taps, layers}) {
   return [picture];
 }
 
-const READ = {
+const INPUT_BY_SHAPE = {
   heads:
     "of one token, the last that the target has read. The target processes the newest token together with the draft.",
   passes: "of every token, each with the embedding of the token that follows it.",
@@ -54,7 +54,7 @@ function readBox(drafting) {
   return make(
     "div.la-h-part",
     heading("Input of the head"),
-    make("p.la-h-words", `In the target: ${drafting.layersLabel}, ${READ[drafting.shape]}`),
+    make("p.la-h-words", `In the target: ${drafting.layersLabel}, ${INPUT_BY_SHAPE[drafting.shape]}`),
     make("div.la-h-sources", layers, make("div.la-i-scroll", scroll, readTable(drafting))),
   );
 }
@@ -101,11 +101,11 @@ function positions(drafting) {
   return make(`ol.la-h-places.la-h-${drafting.shape}`, anchor, ...filled, ...empty);
 }
 
-const SURE = "The number is the head’s probability of the token.";
+const PROBABILITY_NOTE = "The number is the head’s probability of the token.";
 
 function explanation({shape, tree, markov, confident, slots}) {
   if (shape === "heads") {
-    return [`${count(slots, "small head")} on this state, all at once. They do not read each other’s tokens.`, SURE];
+    return [`${count(slots, "small head")} on this state, all at once. They do not read each other’s tokens.`, PROBABILITY_NOTE];
   }
   if (shape === "passes") {
     const first = tree
@@ -114,7 +114,7 @@ function explanation({shape, tree, markov, confident, slots}) {
     return [
       `${first} waits for the one before.`,
       "The target has no states of drafted tokens yet, so from the second token on the head reads its own feature (→).",
-      SURE,
+      PROBABILITY_NOTE,
     ];
   }
   return [
@@ -123,7 +123,7 @@ function explanation({shape, tree, markov, confident, slots}) {
     markov
       ? "Then a small table, the Markov part (→), corrects each slot by the token before it."
       : "Slots do not read each other’s tokens.",
-    confident ? "The number is the head’s confidence: its estimate that the token is accepted." : SURE,
+    confident ? "The number is the head’s confidence: its estimate that the token is accepted." : PROBABILITY_NOTE,
   ];
 }
 

@@ -91,7 +91,7 @@ export function draftingOf(log, laneIndex, stepIndex) {
   const isDrafted =
     step &&
     tested(step.draft) &&
-    step.draft.sources.some(source => source === lane.method || log.modelled.includes(source));
+    step.draft.sources.some(source => source === lane.method || log.modelSources.includes(source));
   const head = Object.hasOwn(heads, kind) ? heads[kind] : null;
   if (!isDrafted || !head?.taps) return null;
   const shape = shapeOf(head);

@@ -26,14 +26,14 @@ function timeLine(label, description, pieces, longest) {
   return make("div.la-i-timeline", attributes, make("span.la-i-label", label), make("span.la-i-time", ...spans));
 }
 
-/** The time of a pass and of an ordinary pass on one scale, with the arithmetic. */
-function timeBox({parts, total, ordinary, sentence, sum, basis, rows}) {
-  const longest = Math.max(total, ordinary?.seconds || 0) || 1;
+/** The time of a pass and of a naive pass on one scale, with the arithmetic. */
+function timeBox({parts, total, naivePass, sentence, sum, basis, rows}) {
+  const longest = Math.max(total, naivePass?.seconds || 0) || 1;
   const labels = parts.map(({name, seconds}) => `${name} ${duration(seconds)}`);
   const box = make("div.la-i-timebox", timeLine("this pass", `This pass: ${labels.join(", ")}`, parts, longest));
-  if (ordinary) {
-    const piece = {kind: "ordinary", seconds: ordinary.seconds};
-    box.append(timeLine("ordinary", `An ordinary pass: ${duration(ordinary.seconds)}`, [piece], longest));
+  if (naivePass) {
+    const piece = {kind: "naive-pass", seconds: naivePass.seconds};
+    box.append(timeLine("naive-pass", `A naive pass: ${duration(naivePass.seconds)}`, [piece], longest));
   }
   const key = parts.map(({kind}, i) => make("li", drawn(`la-i-swatch.la-i-${kind}`, {}), labels[i]));
   box.append(make("ul.la-i-key", ...key));

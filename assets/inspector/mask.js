@@ -9,7 +9,7 @@ import {quote} from "./text.js";
 
 const MAX_ROWS = 60; // drawn
 const TEXT = 2; // columns that represent the cached text
-const MOVES = {
+const KEY_STEPS = {
   ArrowUp: [-1, 0],
   ArrowDown: [1, 0],
   ArrowLeft: [0, -1],
@@ -84,7 +84,7 @@ export class Mask {
   }
 
   #press(event) {
-    const move = MOVES[event.key];
+    const move = KEY_STEPS[event.key];
     if (!move || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     event.stopPropagation(); // the arrows step through passes everywhere else

@@ -7,7 +7,7 @@ import {maskOf, ngramsOf, windowOf} from "./jacobi.js";
 import {Mask} from "./mask.js";
 import {heading, sign, small, table, token, unseen} from "./parts.js";
 
-const MOVES = {
+const WINDOW_CHANGES = {
   opened: "The window starts with one level of tokens, chosen at random from the text.",
   restarted: "The window was paused and starts again with its oldest level.",
   grew: "The window is filling: the target’s predictions of the previous pass are its newest level.",
@@ -50,7 +50,7 @@ function grid(window) {
   return make(
     "div.la-m-part.la-m-gridpart",
     heading(`The window: ${count(columns, "column")}, ${count(levels.length, "level")}`),
-    small(MOVES[change]),
+    small(WINDOW_CHANGES[change]),
     make("div.la-i-scroll", scroll, gridTable(window)),
     small("Level l, column c guesses the token l + c − 1 positions ahead. ", make("b", "="), CONVERGING),
     small(predictionsNote(window)),

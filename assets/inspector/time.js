@@ -1,4 +1,4 @@
-/* time.js: the time of a pass in seconds, compared with an ordinary pass of the target in the same race. */
+/* time.js: the time of a pass in seconds, compared with a naive pass of the target in the same race. */
 
 import {count, digits, duration} from "../page/numbers.js";
 import {branches, tested} from "./draft.js";
@@ -14,8 +14,8 @@ export function costOf(costs, rows, branched = false) {
   return ys[i - 1] + ((rows - xs[i - 1]) / (xs[i] - xs[i - 1])) * (ys[i] - ys[i - 1]) + branching;
 }
 
-/** An ordinary pass: the median target pass of the naive lane, else the measured pass of one row. */
-function ordinaryOf(log) {
+/** A naive pass: the median target pass of the naive lane, else the measured pass of one row. */
+function naivePassOf(log) {
   const steps = log.lanes.find(lane => lane.naive)?.steps || [];
   const times = steps.filter(step => step.kind === "verify").map(step => step.verify_s);
   const seconds = times.length ? median(times) : 0;
@@ -38,28 +38,28 @@ function partsOf(lane, {kind, propose_s, verify_s, other_s}) {
   const other = seconds => ({kind: "other", name: "sample + engine", seconds});
   if (kind === "prefill") return [draft("drafter reads", propose_s), verify("target reads", verify_s)];
   if (lane.opaque) return [verify("pass and drafting", propose_s + verify_s + other_s)];
-  if (lane.naive) return [verify("verify", verify_s), other(propose_s + other_s)];
+  if (lane.naive) return [verify("target pass", verify_s), other(propose_s + other_s)];
   return [draft("draft", propose_s), verify("verify", verify_s), other(other_s)];
 }
 
-/** The time of a pass compared with an ordinary one, as numbers and sentences. */
+/** The time of a pass compared with a naive one, as numbers and sentences. */
 export function timeOf(log, lane, step) {
   const total = step.propose_s + step.verify_s + step.other_s;
-  const time = {parts: partsOf(lane, step), total, ordinary: null, sentence: "", sum: "", basis: "", rows: ""};
+  const time = {parts: partsOf(lane, step), total, naivePass: null, sentence: "", sum: "", basis: "", rows: ""};
   if (step.kind === "prefill") return time;
   const emitted = count(step.emitted.length, "token");
   const rows = lane.opaque ? "" : rowsSentence(log, step);
-  const ordinary = ordinaryOf(log);
-  if (!ordinary) return {...time, rows, sentence: `This pass took ${duration(total)} and emitted ${emitted}.`};
-  const ratio = total / ordinary.seconds;
-  const cost = `${digits(ratio)} ordinary ${digits(ratio) === "1.00" ? "pass" : "passes"}`;
+  const naivePass = naivePassOf(log);
+  if (!naivePass) return {...time, rows, sentence: `This pass took ${duration(total)} and emitted ${emitted}.`};
+  const ratio = total / naivePass.seconds;
+  const cost = `${digits(ratio)} naive ${digits(ratio) === "1.00" ? "pass" : "passes"}`;
   return {
     ...time,
     rows,
-    ordinary,
+    naivePass,
     sentence: `This pass cost ${cost} and emitted ${emitted}.`,
-    sum: `${sumOf(time.parts)} ms / ${duration(ordinary.seconds)} = ${digits(ratio)}`,
-    basis: `An ordinary pass is ${ordinary.source}: ${duration(ordinary.seconds)}.`,
+    sum: `${sumOf(time.parts)} ms / ${duration(naivePass.seconds)} = ${digits(ratio)}`,
+    basis: `A naive pass is ${naivePass.source}: ${duration(naivePass.seconds)}.`,
   };
 }
 

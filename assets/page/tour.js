@@ -30,22 +30,22 @@ export function stopsOf(steps) {
     },
     {
       part: ".la-strip",
-      at: [partly, "check"],
+      at: [partly, "verify"],
       sentence: "The model verifies all of them in one pass, which takes less time than one pass per token.",
     },
     {
       part: ".la-strip",
-      at: [partly, "kept"],
+      at: [partly, "accept"],
       sentence: "Tokens that equal the model’s own are accepted. At the first rejection, the model writes its own.",
     },
     {
       part: ".la-head",
-      at: [steps.length - 1, "kept"],
+      at: [steps.length - 1, "accept"],
       sentence: "Fewer passes, the same text. The speedup shown was measured.",
     },
     {
       part: ".la-strip",
-      at: [next, "check"],
+      at: [next, "verify"],
       sentence: "Your turn. Will all of these tokens be accepted?",
       question: steps[next],
     },
@@ -103,7 +103,7 @@ class Tour {
         `${isRight ? "Right" : "Not this time"}: ${result}. Now press Race, or try a chip under the prompt.`,
       );
       this.#choices.replaceChildren();
-      this.#stage.seek(this.#stops.at(-1).at[0], "kept");
+      this.#stage.seek(this.#stops.at(-1).at[0], "accept");
     });
   }
 

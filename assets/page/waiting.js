@@ -1,7 +1,7 @@
 /* waiting.js: the entry of the page that is shown while the app loads: the bundled recording and a disabled Race
    button. It polls `/loading`; when the app is ready, it stores the playhead and reloads the page. */
 
-import {leave} from "../timeline/stored.js";
+import {storePlayhead} from "../timeline/stored.js";
 import {mount} from "../timeline/timeline.js";
 import {setText} from "./dom.js";
 import {percent} from "./numbers.js";
@@ -26,7 +26,7 @@ async function poll() {
   try {
     const loading = await (await fetch(LOADING, {cache: "no-store"})).json();
     if (loading.ready) {
-      leave(window.lookahead.state().run, element.laTimeline.view());
+      storePlayhead(window.lookahead.state().run, element.laTimeline.view());
       location.reload();
       return;
     }

@@ -52,7 +52,7 @@ const EXPORTS = {
     save(nameOf(log, ".png"), picture, "image/png");
   },
   async clip({log, ui}) {
-    setText(ui.taken, "Filming the first passes: eight seconds.");
+    setText(ui.exportStatus, "Filming the first passes: eight seconds.");
     save(nameOf(log, ".webm"), await share.clip(log), "video/webm");
   },
   open: ({ui}) => ui.file.click(),
@@ -60,7 +60,7 @@ const EXPORTS = {
 const HOST_FUNCTION = {csv: "make", replay: "make", open: "open"};
 
 async function fromHost({log, ui, host}, kind, extension, type) {
-  setText(ui.taken, "Creating the file.");
+  setText(ui.exportStatus, "Creating the file.");
   const reply = await host.make(kind, JSON.stringify(traceOf(log)));
   if (!reply || reply.error) return reply?.error || NO_REPLY;
   return save(nameOf(log, extension), reply.text, type);
@@ -69,7 +69,7 @@ async function fromHost({log, ui, host}, kind, extension, type) {
 async function openFile({ui, host, receive}, file) {
   const size = Math.round(file.size / MB);
   if (file.size > MAX_MB * MB) return `${file.name} has ${size} MB; a recording has at most ${MAX_MB}.`;
-  setText(ui.taken, "Reading the file.");
+  setText(ui.exportStatus, "Reading the file.");
   const data = await file.arrayBuffer();
   let text;
   try {
@@ -88,10 +88,10 @@ export function connect(home) {
   const {ui, host} = home;
   const report = async (result, failure) => {
     const message = (await result.catch(() => failure)) ?? "";
-    setText(ui.taken, message);
-    if (message === COPIED) setTimeout(() => ui.taken.textContent === COPIED && setText(ui.taken, ""), SHOWN_MS);
+    setText(ui.exportStatus, message);
+    if (message === COPIED) setTimeout(() => ui.exportStatus.textContent === COPIED && setText(ui.exportStatus, ""), SHOWN_MS);
   };
-  for (const [name, button] of Object.entries(ui.take)) {
+  for (const [name, button] of Object.entries(ui.exports)) {
     if (HOST_FUNCTION[name] && !host[HOST_FUNCTION[name]]) button.remove();
     else {
       const run = async () => EXPORTS[name](home);
@@ -108,7 +108,7 @@ export function connect(home) {
 /** Enable the exports that the log allows. */
 export function draw(log, ui) {
   const isComplete = Boolean(log.header && log.end && log.lanes.length);
-  for (const name of ["json", "csv", "replay"]) ui.take[name].disabled = !isComplete;
-  for (const name of ["card", "clip"]) ui.take[name].disabled = !isComplete || !share.canShare(log);
-  ui.take.link.hidden = !log.link;
+  for (const name of ["json", "csv", "replay"]) ui.exports[name].disabled = !isComplete;
+  for (const name of ["card", "clip"]) ui.exports[name].disabled = !isComplete || !share.canShare(log);
+  ui.exports.link.hidden = !log.link;
 }

@@ -5,11 +5,11 @@ export const EPSILON = 1e-9; // clocks are sums of floats: a smaller difference 
 
 export const createLog = () => ({retired: [], ...emptyRun(null)});
 
-/** `link` is the query of the race's address, `pass` the position of the playhead in a link. `modelled` are the sources
+/** `link` is the query of the race's address, `pass` the position of the playhead in a link. `modelSources` are the sources
     of drafts that a draft model or a trained head computes. */
 const emptyRun = run => ({
   ...{run, received: 0, seen: 0, expected: null, events: [], header: null, caption: null, live: false},
-  ...{link: null, pass: null, modelled: [], status: null, lanes: [], end: null, stopped: false},
+  ...{link: null, pass: null, modelSources: [], status: null, lanes: [], end: null, stopped: false},
 });
 
 /** Apply one parsed batch to `log`, in place.
@@ -59,9 +59,9 @@ function applyEvent(log, event) {
 }
 
 function begin(log, event) {
-  const {trace, caption = null, live = false, link = null, pass = null, modelled = []} = event;
+  const {trace, caption = null, live = false, link = null, pass = null, model_sources: modelSources = []} = event;
   const lanes = trace.lanes.map((lane, i, all) => createLane(lane, nameOf(lane, i, all)));
-  Object.assign(log, {header: trace, caption, live, link, pass, modelled, lanes});
+  Object.assign(log, {header: trace, caption, live, link, pass, modelSources, lanes});
 }
 
 function end(log, event) {

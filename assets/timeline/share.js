@@ -13,8 +13,8 @@ const PASSES = 4;
 const PASS_MS = 2000;
 const PHASES = [
   ["draft", 0.25],
-  ["check", 0.55],
-  ["kept", 1],
+  ["verify", 0.55],
+  ["accept", 1],
 ]; // each with the share of a pass at which it ends
 const TINTS = {accepted: "accepted", rejected: "rejected", unvisited: "draft", ghost: "draft"};
 const MARKS = {accepted: "✓", rejected: "✕", unvisited: "·"};
@@ -59,17 +59,17 @@ function scene(pen, step, context, phase, share, y) {
   const rejectedAt = drafted.findIndex(({kind}) => kind !== "accepted");
   drafted.forEach(({text, kind}, i) => {
     if (phase === "draft" && i >= share * drafted.length) return;
-    const shown = phase === "kept" ? kind : "ghost";
+    const shown = phase === "accept" ? kind : "ghost";
     const isStruck = shown === "rejected" || shown === "unvisited";
     const width = box(pen, signs(text), x, y + 34, {tint: TINTS[shown], isDashed: shown === "ghost", isStruck});
-    if (phase === "kept") {
+    if (phase === "accept") {
       write(pen, MARKS[kind], x + width / 2 - 9, y + 112, {weight: 700, fill: TINTS[kind]});
       if (i === rejectedAt) box(pen, signs(added.join("")), x, y + 126, {tint: "own"});
     }
     x += width + 8;
   });
-  if (phase === "kept" && rejectedAt < 0 && added.length) box(pen, signs(added.join("")), x, y + 34, {tint: "own"});
-  if (phase !== "check") return;
+  if (phase === "accept" && rejectedAt < 0 && added.length) box(pen, signs(added.join("")), x, y + 34, {tint: "own"});
+  if (phase !== "verify") return;
   pen.fillStyle = color("accent");
   pen.fillRect(left - 6, y + 32 + share * 48, x - left + 4, 4);
 }
@@ -120,7 +120,7 @@ export function card(log) {
   write(pen, outcome(log, frame), EDGE, 316, {size: 36, weight: 600});
   const indices = examples(log);
   const index = indices.find(i => isPartlyAccepted(log.lanes.at(-1).steps[i])) ?? indices[0];
-  if (index !== undefined) scene(pen, log.lanes.at(-1).steps[index], contextOf(log, index), "kept", 1, 384);
+  if (index !== undefined) scene(pen, log.lanes.at(-1).steps[index], contextOf(log, index), "accept", 1, 384);
   footer(pen, log);
   return canvas;
 }

@@ -17,7 +17,7 @@ const button = (className, label, sign) =>
 /** A toggle button. */
 const toggle = (label, pressed, attributes) => plainButton(label, {"aria-pressed": String(pressed), ...attributes});
 
-const TAKE = [
+const EXPORTS = [
   ["card", "share card", "A picture of this race, 1200 by 630 pixels"],
   ["clip", "clip", "A film of the first passes, as WebM"],
   ["json", "recording", "The whole race as JSON: open it here again, or read it with a program"],
@@ -138,9 +138,9 @@ const viewParts = () => ({
 function homeParts() {
   const accept = ".json,.jsonl,application/json";
   return {
-    take: Object.fromEntries(TAKE.map(([name, label, title]) => [name, plainButton(label, {title})])),
+    exports: Object.fromEntries(EXPORTS.map(([name, label, title]) => [name, plainButton(label, {title})])),
     file: make("input", {type: "file", accept, hidden: "", "aria-label": "A recording to open"}),
-    taken: make("span.la-taken", {role: "status"}),
+    exportStatus: make("span.la-export-status", {role: "status"}),
   };
 }
 
@@ -172,8 +172,8 @@ const keyBox = ui =>
 
 export function skeleton(root) {
   const ui = {root, ...scoreParts(), ...transportParts(), ...viewParts(), ...homeParts()};
-  const take = [make("span.la-homeword", "export:"), ...Object.values(ui.take), ui.file, ui.taken];
-  ui.home = group("la-home", "Export", ...take);
+  const exportParts = [make("span.la-homeword", "export:"), ...Object.values(ui.exports), ui.file, ui.exportStatus];
+  ui.home = group("la-home", "Export", ...exportParts);
   ui.details = make("details.la-verdict", {hidden: ""}, ui.verdict, ui.sums);
   root.replaceChildren(
     make("div.la-status", ui.statusText, ui.tour, ui.bar),

@@ -3,7 +3,7 @@
 
 const RUN = "lookahead-timeline";
 const MAX_LENGTH = 3e6; // characters of a stored run
-const PLAYHEAD = "lookahead-left";
+const PLAYHEAD = "lookahead-playhead";
 const MAX_AGE_MS = 30000;
 
 /** Return a stored value, or null. `storage` is a name, because the property throws if storage is forbidden. */
@@ -39,10 +39,10 @@ export function saved() {
 }
 
 /** Store the playhead for the page after the next reload. */
-export const leave = (run, {t, playing}) => put(PLAYHEAD, {run, t, playing, time: Date.now()});
+export const storePlayhead = (run, {t, playing}) => put(PLAYHEAD, {run, t, playing, time: Date.now()});
 
-/** Return and remove the playhead that `leave` recently stored for this run: {t, playing}, or null. */
-export function left(run) {
+/** Return and remove the playhead that `storePlayhead` recently stored for this run: {t, playing}, or null. */
+export function takePlayhead(run) {
   const playhead = get(PLAYHEAD);
   if (playhead?.run !== run) return null; // its run may still be shown
   sessionStorage.removeItem(PLAYHEAD);

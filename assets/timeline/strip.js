@@ -12,13 +12,13 @@ const FAST_S = 0.4; // of playback: a shorter pass is not shown step by step
 const OUTCOME_MS = 600; // how long an outcome is shown while passes are fast
 const MARKS = {accepted: "✓", rejected: "✕", unvisited: "·"};
 
-/** The scene at time t: {index, phase, share}. The phase is "draft", "check" (verification) or "kept" (outcome);
+/** The scene at time t: {index, phase, share}. The phase is "draft", "verify" or "accept" (the outcome);
     `share` is the completed part of the phase. Pure. */
 export function sceneAt(lane, {settled, inFlight, ghosts, sweep}, t) {
   const last = settled - 1;
   const hasEnded = settled > 0 && t - lane.ends[last] <= EPSILON;
-  if (inFlight < 0 || hasEnded) return {index: last, phase: "kept", share: 1};
-  return {index: inFlight, phase: sweep === null ? "draft" : "check", share: sweep ?? ghosts};
+  if (inFlight < 0 || hasEnded) return {index: last, phase: "accept", share: 1};
+  return {index: inFlight, phase: sweep === null ? "draft" : "verify", share: sweep ?? ghosts};
 }
 
 /** A pass as {drafted: [{text, kind}], more, added: [text]}. One branch of a tree is shown; `more` is a note on the
@@ -45,10 +45,10 @@ export function caption({drafted, added}, phase) {
   if (!total)
     return [
       "",
-      phase === "kept" ? "No draft here: the target wrote one token." : "No draft here: the target writes one token.",
+      phase === "accept" ? "No draft here: the target wrote one token." : "No draft here: the target writes one token.",
     ];
   if (phase === "draft") return ["1 draft", `the drafter proposes ${count(total, "token")}`];
-  if (phase === "check") return ["2 verify", `the target verifies ${total === 1 ? "it" : `all ${total}`} in one pass`];
+  if (phase === "verify") return ["2 verify", `the target verifies ${total === 1 ? "it" : `all ${total}`} in one pass`];
   const accepted = drafted.filter(({kind}) => kind === "accepted").length;
   const end = added.length ? "the target adds one more" : "the text ends";
   if (accepted === total)
@@ -104,10 +104,10 @@ export class Strip {
       const now = performance.now();
       if (now - this.#outcomeTime < OUTCOME_MS) return;
       this.#outcomeTime = now;
-      Object.assign(scene, {index: Math.max(0, view.settled - 1), phase: "kept", share: 1});
+      Object.assign(scene, {index: Math.max(0, view.settled - 1), phase: "accept", share: 1});
     }
     const key = `${scene.index}/${scene.phase}/${scene.phase === "draft" ? scene.share : ""}`;
-    if (scene.phase === "check") this.#boxes.style.setProperty("--la-s-check", percent(scene.share));
+    if (scene.phase === "verify") this.#boxes.style.setProperty("--la-s-verify", percent(scene.share));
     if (key === this.#drawn) return;
     this.#drawn = key;
     this.#show(scene);
@@ -124,11 +124,11 @@ export class Strip {
     columns.forEach(({node, mark, added}, i) => {
       const token = parts.drafted[i];
       const isSeen = phase !== "draft" || i < share;
-      node.classList.toggle("la-s-unseen", !isSeen || (!token && phase !== "kept"));
-      const kind = token && phase === "kept" ? token.kind : "ghost";
+      node.classList.toggle("la-s-unseen", !isSeen || (!token && phase !== "accept"));
+      const kind = token && phase === "accept" ? token.kind : "ghost";
       node.dataset.kind = token ? kind : "own";
-      setText(mark, phase === "kept" && token ? MARKS[token.kind] : "");
-      setText(added, phase === "kept" ? added.laText : "");
+      setText(mark, phase === "accept" && token ? MARKS[token.kind] : "");
+      setText(added, phase === "accept" ? added.laText : "");
     });
     more.hidden = phase === "draft";
   }

@@ -109,7 +109,7 @@ class Timeline {
     const last = log.lanes.at(-1);
     if (log.pass) this.playhead.seek(last.ends[last.passes.indexOf(log.pass)] || 0);
     else this.playhead.play(log.lanes.length > 0 && (this.main || log.live));
-    const left = this.main && !log.live && stored.left(log.run);
+    const left = this.main && !log.live && stored.takePlayhead(log.run);
     if (left) this.#resume(left);
   }
 
@@ -315,7 +315,7 @@ const stageOf = ({log, ui, playhead, feed}, host) => {
         phase
       ];
       const total = propose_s + verify_s + other_s || 1;
-      playhead.seek(phase === "kept" ? ends[index] : starts[index] + ((ends[index] - starts[index]) * share) / total);
+      playhead.seek(phase === "accept" ? ends[index] : starts[index] + ((ends[index] - starts[index]) * share) / total);
     },
     nextDraft() {
       const index = last()?.steps.findIndex((step, i) => drafts(step) && last().ends[i] > playhead.t + EPSILON);

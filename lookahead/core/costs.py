@@ -76,12 +76,12 @@ class Prediction:
     """The expected gain of drafting in a `share` of the passes.
 
     A pass with a draft has `rows` and emits `tokens`. It takes `verify_s` in the target, `draft_s` for the drafted tokens
-    and `switch_s` for the change of models. A pass without a draft takes `plain_s`.
+    and `switch_s` for the change of models. A pass without a draft takes `naive_s`.
     """
 
     tokens: float
     rows: int
-    plain_s: float
+    naive_s: float
     verify_s: float
     draft_s: float
     switch_s: float = 0.0
@@ -94,7 +94,7 @@ class Prediction:
     @property
     def cost(self) -> float:
         """The time of a pass with its drafting, divided by the time of a pass without a draft."""
-        return self.share * (self.verify_s + self.draft_s + self.switch_s) / self.plain_s + 1 - self.share
+        return self.share * (self.verify_s + self.draft_s + self.switch_s) / self.naive_s + 1 - self.share
 
     @property
     def speedup(self) -> float:
@@ -103,7 +103,7 @@ class Prediction:
     @property
     def leviathan(self) -> float:
         """The speedup by Leviathan's formula, which assumes that extra rows are free."""
-        return theory.speedup(self.tokens, 1, (self.draft_s + self.switch_s) / self.plain_s)
+        return theory.speedup(self.tokens, 1, (self.draft_s + self.switch_s) / self.naive_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class PricedRun:
     """The expected seconds of a run: of all target passes, of all drafting, and of one pass without a draft."""
 
     tokens: int
-    plain_s: float
+    naive_s: float
     verify_s: float
     draft_s: float
 
@@ -121,7 +121,7 @@ class PricedRun:
 
     @property
     def speedup(self) -> float:
-        return self.tokens * self.plain_s / self.seconds
+        return self.tokens * self.naive_s / self.seconds
 
 
 @dataclass(frozen=True, slots=True)

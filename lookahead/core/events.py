@@ -17,10 +17,10 @@ CORRECTION, BONUS = "correction", "bonus"
 RULES = ("auto", "greedy", "coupled", "rejection")
 BIT_EXACT, TIE_AWARE = "bit-exact", "tie-aware"  # drafting never changes a text, or it may swap two tied tokens
 COSTS = ("auto", "typical", "measured")
-MOST_NEW_TOKENS = 100_000
-MOST_DRAFTED = 64
-MOST_SEED = 2**53 - 1  # the largest whole number that a browser represents exactly
-LEAST_DIVISOR = 1e-4  # of logits, as temperature or penalty: smaller divisors overflow float32
+MAX_NEW_TOKENS = 100_000
+MAX_DRAFTED = 64
+MAX_SEED = 2**53 - 1  # the largest whole number that a browser represents exactly
+MIN_DIVISOR = 1e-4  # of logits, as temperature or penalty: smaller divisors overflow float32
 
 
 class LookaheadError(ValueError):
@@ -216,20 +216,20 @@ class Settings:
     costs: str = "auto"
 
     def __post_init__(self) -> None:
-        whole_number("max_new_tokens", self.max_new_tokens, 1, MOST_NEW_TOKENS)
+        whole_number("max_new_tokens", self.max_new_tokens, 1, MAX_NEW_TOKENS)
         if self.k != "auto":
             if isinstance(self.k, str):
-                raise SettingsError("k", self.k, f'give "auto" or a whole number up to {MOST_DRAFTED}.')
-            whole_number("k", self.k, 0, MOST_DRAFTED)
+                raise SettingsError("k", self.k, f'give "auto" or a whole number up to {MAX_DRAFTED}.')
+            whole_number("k", self.k, 0, MAX_DRAFTED)
         _number("temperature", self.temperature, 0.0, 100.0)
         whole_number("top_k", self.top_k, 0, 10_000_000)
         _number("top_p", self.top_p, 0.0, 1.0, above=True)
         _number("repetition_penalty", self.repetition_penalty, 0.0, 10.0, above=True)
         for name in ("temperature", "repetition_penalty"):
-            if 0 < getattr(self, name) < LEAST_DIVISOR:
+            if 0 < getattr(self, name) < MIN_DIVISOR:
                 zero = "0, which is greedy, or " if name == "temperature" else ""
-                raise SettingsError(name, getattr(self, name), f"give {zero}at least {count(LEAST_DIVISOR)}.")
-        whole_number("seed", self.seed, 0, MOST_SEED)
+                raise SettingsError(name, getattr(self, name), f"give {zero}at least {count(MIN_DIVISOR)}.")
+        whole_number("seed", self.seed, 0, MAX_SEED)
         for name, value, known in (("rule", self.rule, RULES), ("costs", self.costs, COSTS)):
             if value not in known:
                 raise SettingsError(name, value, f"choose one of {', '.join(known)}.")

@@ -19,14 +19,14 @@ DRAFTED_AT_ONCE = 8  # tokens per call of `draft_chain`, which draws noise for a
 
 @dataclass(frozen=True, slots=True)
 class DraftRequest:
-    """A request to draft at most `most` tokens in one call, picked by `scores` from the drafter's first `known` tokens.
+    """A request to draft at most `max_tokens` tokens in one call, picked by `scores` from the drafter's first `output_vocab` tokens.
 
     `stop` gets the product of confidences, which begins at `reach`. If the drafter has a reduced vocabulary,
-    `ids` [known] maps its tokens to the target's ids.
+    `ids` [output_vocab] maps its tokens to the target's ids.
     """
 
-    most: int
-    known: int
+    max_tokens: int
+    output_vocab: int
     scores: Scores
     stop: StopRule
     reach: float = 1.0
@@ -37,7 +37,7 @@ class DraftRequest:
         if ids is None:
             return self
         noise = None if self.scores.noise is None else self.scores.noise[:, ids].contiguous()
-        return replace(self, known=len(ids), scores=replace(self.scores, noise=noise), ids=ids)
+        return replace(self, output_vocab=len(ids), scores=replace(self.scores, noise=noise), ids=ids)
 
 
 class DraftTree(NamedTuple):
@@ -121,18 +121,18 @@ def draft_tokens(
     rule: Rule,
     unread: Sequence[int],
     text: Sequence[int],
-    most: int,
+    max_tokens: int,
     stop: StopRule,
     reach: float = 1,
 ) -> list[Pick]:
-    """Return 1 to `most` drafted tokens after `text`, whose last tokens `unread` are not in the model's cache yet.
+    """Return 1 to `max_tokens` drafted tokens after `text`, whose last tokens `unread` are not in the model's cache yet.
 
     One call of `draft_chain` drafts them if the rule needs only logits and the model supports it. Otherwise one token is
     drafted.
     """
-    most = min(most, DRAFTED_AT_ONCE)
-    scores = rule.scores(len(text), most, lm.vocab)
-    if scores and (drafted := lm.draft_chain(unread, DraftRequest(most, lm.vocab, scores, stop, reach))):
+    max_tokens = min(max_tokens, DRAFTED_AT_ONCE)
+    scores = rule.scores(len(text), max_tokens, lm.vocab)
+    if scores and (drafted := lm.draft_chain(unread, DraftRequest(max_tokens, lm.vocab, scores, stop, reach))):
         from .accept import Pick  # imports torch; the loading page reads recordings without it
 
         return [Pick(token, chance) for token, chance in zip(*drafted, strict=True)]

@@ -5,7 +5,7 @@ import random
 import torch
 
 BLOCK = 4096  # values are drawn in whole blocks, so that a padded vocabulary gets the same values
-MOST_POSITIONS = 256  # whose noise is cached
+MAX_POSITIONS = 256  # whose noise is cached
 
 
 class GumbelNoise:
@@ -22,7 +22,7 @@ class GumbelNoise:
             # float64 has enough digits for rare large values. It takes a third of the time of `exponential_`.
             uniform = torch.rand(-(-vocab // BLOCK) * BLOCK, generator=self._generator, dtype=torch.float64)
             noise = -uniform.log_().neg_().float().log_()
-            if len(self._drawn) > MOST_POSITIONS:
+            if len(self._drawn) > MAX_POSITIONS:
                 self._drawn.clear()
             self._drawn[position] = noise
         return noise[:vocab]

@@ -10,7 +10,9 @@ from .events import Draft, Step
 from .tree import depths
 
 LOOKUP_S = 30e-6  # seconds of a lookup: about the same for short and long texts, on every CPU
-UNSTATED = 0.7  # default confidence if a drafter reports none, and the expected acceptance before the first test
+DEFAULT_CONFIDENCE = (
+    0.7  # default confidence if a drafter reports none, and the expected acceptance before the first test
+)
 EXPECTED_TOKENS = 1.8  # expected tokens per pass before the first draft
 
 
@@ -73,6 +75,6 @@ def reach_probabilities(draft: Draft, chance: Callable[[str, float, int], float]
     """Return the chance that each row is accepted: the product of `chance(source, confidence, depth)` along its path."""
     reach: list[float] = []
     for row, depth in enumerate(depths(draft.parents[: draft.tested])):
-        accepted = chance(draft.sources[row], draft.chances[row] if draft.chances else UNSTATED, depth)
+        accepted = chance(draft.sources[row], draft.chances[row] if draft.chances else DEFAULT_CONFIDENCE, depth)
         reach.append(accepted * (reach[draft.parents[row]] if draft.parents[row] >= 0 else 1.0))
     return reach

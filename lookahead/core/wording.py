@@ -17,6 +17,6 @@ def setting_labels(settings: Mapping[str, Any]) -> list[str]:
     return [label.format(values[name]) for name, label in LABELS.items() if name in values]
 
 
-def remark(error: Exception) -> str:
+def short_error(error: Exception) -> str:
     """Return the type and the message of another program's error in one short line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:LONGEST]}"

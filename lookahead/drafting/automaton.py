@@ -7,7 +7,7 @@ from the whole text to its longest suffix that occurred earlier.
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
-MOST_LINKS = 32  # suffixes of the text that are counted, the longest first
+MAX_LINKS = 32  # suffixes of the text that are counted, the longest first
 # A match of n tokens continues with odds of n to 1, and at its first token with odds of n to `UNPROVEN`. In 3,000 matches that
 # occurred once before, 47% of those of two tokens continued, 55% of three, 71% of four, and 75% of five to eight.
 UNPROVEN = 2
@@ -44,7 +44,7 @@ class SuffixAutomaton:
     def _count(self, token: int) -> None:
         """Count the token after the longest suffixes of the text."""
         state = self._last
-        for _ in range(MOST_LINKS):
+        for _ in range(MAX_LINKS):
             if state < 0:
                 break
             self._counts[state][token] = self._counts[state].get(token, 0) + 1

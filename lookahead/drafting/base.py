@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..core.accept import Rule
 
-MOST_ROWS = 64
+MAX_ROWS = 64
 # Techniques of other engines with which the bench compares a method (`Drafter.technique`).
 NO_DRAFT, DRAFT_MODEL, EAGLE, LOOKUP = "no draft", "draft model", "EAGLE", "lookup"
 HEAD_TOKENS = 2.4  # `expected_tokens` of a trained head, which was trained on the hidden states of its target
@@ -101,7 +101,7 @@ class Drafter(ABC):
 
 def rows_looked_up(longest: int) -> int:
     """Return the most rows of a looked-up draft of depth `longest`: twice as many, because of alternatives."""
-    return min(2 * longest, MOST_ROWS)
+    return min(2 * longest, MAX_ROWS)
 
 
 def check_range(options: Any, **ranges: tuple[int, int]) -> None:

@@ -11,7 +11,7 @@ from .base import Drafter
 from .suffix import Suffix
 from .tree import Tree
 
-LEAST_REMAINDER = 0.01  # least probability of all tokens that a drafter does not propose
+MIN_REMAINDER = 0.01  # least probability of all tokens that a drafter does not propose
 
 
 class Hybrid(Drafter):
@@ -81,7 +81,7 @@ def combine_chances(parents: list[int], *estimates: dict[int, float]) -> tuple[f
     for parent in set.intersection(*({parents[row] for row in estimate} for estimate in estimates)):
         below = [row for row, above in enumerate(parents) if above == parent]
         parts = [{row: estimate[row] for row in below if row in estimate} for estimate in estimates]
-        remainders = [max(LEAST_REMAINDER, 1 - sum(part.values())) for part in parts]
+        remainders = [max(MIN_REMAINDER, 1 - sum(part.values())) for part in parts]
         weights = [prod(part.get(row, left) for part, left in zip(parts, remainders, strict=True)) for row in below]
         total = sum(weights) + prod(remainders)
         chances.update((row, weight / total) for row, weight in zip(below, weights, strict=True))

@@ -13,7 +13,7 @@ from ..core.tree import trie
 from .base import Drafter, check_range
 from .jacobi import JacobiWindow, NGramPool
 
-MOST_COST = 1.6  # highest cost of a pass with an automatic window, in one-row passes
+MAX_COST = 1.6  # highest cost of a pass with an automatic window, in one-row passes
 POOL = "pool"  # source of n-grams that are drafted without a window
 POOL_CONFIDENCE = 0.5  # confidence of the newest n-gram
 SHAPES = ((2, 3), (3, 3), (5, 3), (5, 4), (7, 5), (10, 5), (15, 5))  # (window = guesses, ngram), in order of rows
@@ -109,10 +109,10 @@ class Lookahead(Drafter):
 
 
 def choose(pass_s) -> tuple[int, int]:
-    """Return the (window, ngram) with the most rows whose pass costs at most `MOST_COST` one-row passes."""
+    """Return the (window, ngram) with the most rows whose pass costs at most `MAX_COST` one-row passes."""
     best = SHAPES[0]
     for columns, n in SHAPES:
         rows = 1 + 2 * columns * (n - 1)  # window and guesses
-        if pass_s(rows, 1 + columns) <= MOST_COST * pass_s(1, 1):
+        if pass_s(rows, 1 + columns) <= MAX_COST * pass_s(1, 1):
             best = (columns, n)
     return best

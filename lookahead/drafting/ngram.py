@@ -11,8 +11,8 @@ from ..core.tree import trie
 from .automaton import doubt
 from .base import LOOKUP, Drafter, check_range, rows_looked_up
 
-MOST_POSITIONS = 8  # most recent end positions of an n-gram that are searched
-MOST_LENGTH = 64  # longest match that is counted, in tokens
+MAX_POSITIONS = 8  # most recent end positions of an n-gram that are searched
+MAX_LENGTH = 64  # longest match that is counted, in tokens
 
 
 class NGram(Drafter):
@@ -67,7 +67,7 @@ class NGram(Drafter):
         """Return different continuations of at most `longest` tokens with the length of their match, best first."""
         matches: dict[tuple[int, ...], int] = {}
         for n in range(min(self.options.longest, len(context)), self.options.shortest - 1, -1):
-            ends = self._ends.get(tuple(context[-n:]), ())[-MOST_POSITIONS:]
+            ends = self._ends.get(tuple(context[-n:]), ())[-MAX_POSITIONS:]
             for length, end in sorted(((_matched(context, end), end) for end in ends), reverse=True):
                 continuation = _continued(context, end, length, longest)
                 if not any(better[: len(continuation)] == continuation for better in matches):
@@ -79,7 +79,7 @@ class NGram(Drafter):
 
 def _matched(context, end) -> int:
     """Return the number of tokens before `end` that equal the last tokens of the text."""
-    length, most = 0, min(end, MOST_LENGTH)
+    length, most = 0, min(end, MAX_LENGTH)
     while length < most and context[end - 1 - length] == context[-1 - length]:
         length += 1
     return length

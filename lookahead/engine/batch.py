@@ -16,10 +16,10 @@ from ..core.parallel import balanced, map_parallel, workers
 from ..core.policy import EXPECTED_TOKENS
 from ..core.tree import branch_count, depths
 from .decode import Request
-from .draft_length import PRIOR_LENGTH, UNSTATED, AdaptiveLength
+from .draft_length import DEFAULT_CONFIDENCE, PRIOR_LENGTH, AdaptiveLength
 from .lane import Lane
 
-MOST_TEXTS = 256
+MAX_TEXTS = 256
 PROBE_BUDGET = 0.02  # share of the time that may be lost with unprofitable drafts
 DECAY = 0.9  # weight of earlier passes with drafts, relative to the newest
 LONGEST_PAUSE = 128  # passes until the next probe
@@ -104,7 +104,7 @@ class Batch:
 
     def __init__(self, lanes: Sequence[Lane], at_once: int | None = None):
         self._at_once = len(lanes) if at_once is None else at_once
-        whole_number("texts", self._at_once, 1, MOST_TEXTS)
+        whole_number("texts", self._at_once, 1, MAX_TEXTS)
         for lane in lanes:
             if not lane.reports_drafts:
                 hint = "it runs its own loop, which writes one text at a time."
@@ -125,7 +125,7 @@ class Batch:
             while waiting and len(requests) < self._at_once:
                 number, lane = waiting.pop(0)
                 request = requests[number] = lane.request(self._cost, self._drafting)
-                step = request.read()
+                step = request.prefill()
                 yield Pass({number: step}, step.seconds)
             self._cost.share(len(requests), max(rows, len(requests)))
             passed = self._pass(requests)
@@ -198,4 +198,4 @@ def _chances(draft: Draft, policy: AdaptiveLength) -> list[float]:
     if draft.q is None:
         return policy.reaches(draft)
     # The chance of a sampled row depends only on its depth. A choice by the sampled token would change the distribution.
-    return [UNSTATED**depth for depth in depths(draft.parents[: draft.tested])]
+    return [DEFAULT_CONFIDENCE**depth for depth in depths(draft.parents[: draft.tested])]

@@ -23,62 +23,62 @@ from ..core.lm import PREFILL_ROWS, Target
 from ..core.policy import DraftPolicy
 from ..core.processing import not_finite
 from . import steps
-from .ends import Ends
+from .stop_conditions import StopConditions
 
 if TYPE_CHECKING:
     from ..drafting import Drafter
 
-Reading = Callable[[float], None]  # called before each part of a long prompt with the share that is read
+PrefillProgress = Callable[[float], None]  # called before each part of a long prompt with the share that is read
 
 
 class Request:
     """A text to continue. `details` adds the target's likeliest tokens to its steps, without counting the time."""
 
     def __init__(
-        self, target: Target, drafter: Drafter, policy: DraftPolicy, rule: Rule, prompt: Sequence[int], ends: Ends,
+        self, target: Target, drafter: Drafter, policy: DraftPolicy, rule: Rule, prompt: Sequence[int], stop: StopConditions,
         *, details: bool = True,
     ):  # fmt: skip
         self.target, self.policy, self.context = target, policy, list(prompt)
         self.draft, self.finish = EMPTY, None
-        self._drafter, self._rule, self._ends, self._prompt, self._details = drafter, rule, ends, len(prompt), details
+        self._drafter, self._rule, self._stop, self._prompt, self._details = drafter, rule, stop, len(prompt), details
         drafter.policy = policy
         self._step: Step | None = None
-        self.propose_s = self.read_s = 0.0
+        self.propose_s = self.prefill_s = 0.0
 
-    def read(self, others: Sequence[Request] = (), reading: Reading | None = None) -> Step:
+    def prefill(self, others: Sequence[Request] = (), on_prefill: PrefillProgress | None = None) -> Step:
         """Read the prompt without its last token; return the prefill `Step`.
 
-        If one of the `others` has read it, its cache and time are copied. Exceptions of `reading` propagate.
+        If one of the `others` has read it, its cache and time are copied. Exceptions of `on_prefill` propagate.
         """
         begin, prompt = perf_counter(), self.context[:-1]
         same = (other for other in others if other is not self and other.target.tokens == prompt)
         source = next((other for other in same if self.target.can_copy_from(other.target)), None)
         if source:
             self.target.copy_from(source.target)
-            self.read_s = source.read_s
+            self.prefill_s = source.prefill_s
         else:
             self.target.reset()
             for start in range(0, len(prompt), PREFILL_ROWS):
-                if reading and len(prompt) > PREFILL_ROWS:
-                    reading(start / len(prompt))
+                if on_prefill and len(prompt) > PREFILL_ROWS:
+                    on_prefill(start / len(prompt))
                 self.target.extend(prompt[start : start + PREFILL_ROWS])
-            self.read_s = perf_counter() - begin
+            self.prefill_s = perf_counter() - begin
         begin = perf_counter()
         self._drafter.start(self.context)
-        return Step("prefill", 0, propose_s=perf_counter() - begin, verify_s=self.read_s)
+        return Step("prefill", 0, propose_s=perf_counter() - begin, verify_s=self.prefill_s)
 
     def propose(self) -> Draft:
         """Draft tokens for the next pass; return the draft."""
         begin, drafter, policy = perf_counter(), self._drafter, self.policy
         if self._step:
             policy.observe(self._step)
-        limit = self._ends.remaining_tokens(self._prompt, len(self.context)) - 1
+        limit = self._stop.remaining_tokens(self._prompt, len(self.context)) - 1
         if limit > 0 and not drafter.composite:
             limit = min(limit, policy.limit(drafter.name))
         proposed = drafter.propose(self.context, limit) if limit > 0 else EMPTY
         if not isfinite(sum(proposed.chances)):
             raise not_finite("draft model")
-        self.draft = policy.trim(steps.up_to_end(proposed, self._ends.eos))
+        self.draft = policy.trim(steps.up_to_end(proposed, self._stop.eos))
         self.propose_s = perf_counter() - begin
         return self.draft
 
@@ -96,7 +96,7 @@ class Request:
         begin, draft, context = perf_counter(), self.draft, self.context
         verification = self._rule.verify(logits, draft, context)
         emitted = [*(draft.tokens[row] for row in verification.path), verification.token]
-        kept, self.finish = self._ends.cut(self._prompt, context, emitted)
+        kept, self.finish = self._stop.cut(self._prompt, context, emitted)
         path = verification.path[:kept]
         self.target.keep([0, *(row + 1 for row in path[: kept - 1])])
         context += emitted[:kept]
@@ -116,9 +116,11 @@ class Request:
         return self._step
 
 
-def decode(request: Request, others: Sequence[Request] = (), reading: Reading | None = None) -> Iterator[Step]:
-    """Continue a text until it ends; yield one `Step` per pass. See `Request.read` for `others` and `reading`."""
-    yield request.read(others, reading)
+def decode(
+    request: Request, others: Sequence[Request] = (), on_prefill: PrefillProgress | None = None
+) -> Iterator[Step]:
+    """Continue a text until it ends; yield one `Step` per pass. See `Request.prefill` for `others` and `on_prefill`."""
+    yield request.prefill(others, on_prefill)
     while request.finish is None:
         request.propose()
         begin = perf_counter()

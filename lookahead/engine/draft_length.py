@@ -10,7 +10,7 @@ from itertools import accumulate
 from operator import truediv
 
 from ..core.events import ACCEPTED, REJECTED, Draft, Step
-from ..core.policy import UNSTATED, DraftCost, DraftPolicy, StopRule, reach_probabilities
+from ..core.policy import DEFAULT_CONFIDENCE, DraftCost, DraftPolicy, StopRule, reach_probabilities
 from ..core.tree import branch_count, depths
 
 CEILING = 0.99  # highest corrected confidence
@@ -19,11 +19,11 @@ PRIOR_TESTS = 16.0  # weight of the drafter's confidence in tests
 PRIOR_AT_POSITION = 4.0  # weight of the overall acceptance in tests
 TEST_DECAY, PASS_DECAY = 0.97, 0.95  # weight of earlier passes relative to the newest
 PRIOR_PASSES, PRIOR_LENGTH = 4.0, 2  # weight of `DraftCost.tokens` in passes, and the length of their drafts
-LEAST_SPEEDUP = 1.03  # a source with a lower recent speedup is paused
+MIN_SPEEDUP = 1.03  # a source with a lower recent speedup is paused
 CHEAP = 0.03  # drafting that costs less, in passes, is not paused, because trimming is enough
 FIRST_PAUSE, LONGEST_PAUSE = 8, 128  # passes until the next probe
 PROBE_TOKENS = 2
-LOSS_SHARE, MOST_GAINED = 0.02, 3.0  # share of the time that probes may lose; most gained passes that offset losses
+LOSS_SHARE, MAX_GAINED = 0.02, 3.0  # share of the time that probes may lose; most gained passes that offset losses
 SLOPE_ROWS = 4  # rows over which the cost of a row is averaged, because some processors compute rows in groups
 PassSeconds = Callable[[int, int], float]  # of a target pass, by rows and branches
 
@@ -38,11 +38,11 @@ class SourceHistory:
         self._tokens, self._seconds = PRIOR_PASSES * self.cost.tokens, PRIOR_PASSES * prior_s
         self._skipped, self._pause = 0, FIRST_PAUSE
         # Time that drafts lost, in passes without a draft.
-        self._lost = max(0.0, prior_s / self.plain_s - self.cost.tokens)
+        self._lost = max(0.0, prior_s / self.naive_s - self.cost.tokens)
         self._correct()
 
     @property
-    def plain_s(self) -> float:
+    def naive_s(self) -> float:
         """Seconds of a pass without a draft."""
         return self._pass_s(1, 1)
 
@@ -54,12 +54,12 @@ class SourceHistory:
     @property
     def costs_time(self) -> bool:
         """Whether a pause saves time. A lookup is nearly free unless many texts share a pass."""
-        return not self._looked_up or self.cost.draft_s(1) > CHEAP * self.plain_s
+        return not self._looked_up or self.cost.draft_s(1) > CHEAP * self.naive_s
 
     @property
     def unprofitable(self) -> bool:
         """Whether passes with its drafts are no faster than passes without."""
-        return self.costs_time and self.rate * self.plain_s <= LEAST_SPEEDUP
+        return self.costs_time and self.rate * self.naive_s <= MIN_SPEEDUP
 
     def chance(self, confidence: float, depth: int) -> float:
         """Return the chance that a token at this depth is accepted if its parent is."""
@@ -85,7 +85,7 @@ class SourceHistory:
             if draft.sources[row] == source and step.statuses[row] in (ACCEPTED, REJECTED):
                 position = min(depth, POSITIONS) - 1
                 self._accepted[position] += step.statuses[row] == ACCEPTED
-                self._expected[position] += draft.chances[row] if draft.chances else UNSTATED
+                self._expected[position] += draft.chances[row] if draft.chances else DEFAULT_CONFIDENCE
                 self._tested += 1
         self._correct()
 
@@ -95,14 +95,14 @@ class SourceHistory:
         overall = (accepted + PRIOR_TESTS) / (expected + PRIOR_TESTS)
         by_position = zip(self._accepted, self._expected, strict=True)
         self.corrections = [(a + PRIOR_AT_POSITION * overall) / (e + PRIOR_AT_POSITION) for a, e in by_position]
-        self.acceptance = (accepted + UNSTATED * PRIOR_AT_POSITION) / (self._tested + PRIOR_AT_POSITION)
+        self.acceptance = (accepted + DEFAULT_CONFIDENCE * PRIOR_AT_POSITION) / (self._tested + PRIOR_AT_POSITION)
 
     def count_pass(self, tokens: int, seconds: float) -> None:
         """Update the rate and the lost time with a pass that emitted `tokens` tokens in `seconds`."""
         self._tokens = PASS_DECAY * self._tokens + tokens
         self._seconds = PASS_DECAY * self._seconds + seconds
-        lost = seconds / self.plain_s - tokens
-        self._lost = max(-MOST_GAINED, self._lost + lost)
+        lost = seconds / self.naive_s - tokens
+        self._lost = max(-MAX_GAINED, self._lost + lost)
         if lost < 0:
             self._pause = FIRST_PAUSE
 

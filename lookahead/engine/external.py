@@ -20,7 +20,7 @@ from ..core.events import ACCEPTED, BONUS, SettingsError, Step
 from ..core.lm import Target
 from ..core.processing import require_finite
 from ..drafting.base import DRAFT_MODEL, LOOKUP, NO_DRAFT
-from .ends import Ends
+from .stop_conditions import StopConditions
 
 ATTENTIONS = ("exact", "sdpa")
 
@@ -56,7 +56,7 @@ class ExternalGenerator:
         """Return further fields of the target's `GenerationConfig`."""
         return {}
 
-    def steps(self, prompt: Sequence[int], ends: Ends) -> Iterator[Step]:
+    def steps(self, prompt: Sequence[int], stop: StopConditions) -> Iterator[Step]:
         """Continue `prompt`; yield `Step`s without drafts, timed without the work of other lanes."""
         with self._configured():
             start = perf_counter()
@@ -66,7 +66,7 @@ class ExternalGenerator:
             reading = perf_counter() - start
         yield Step("prefill", 0, verify_s=reading)
         context = list(prompt)
-        passes = _in_greenlet(lambda emit: self._generate(prompt, ends, emit))
+        passes = _in_greenlet(lambda emit: self._generate(prompt, stop, emit))
         try:
             for index in count(1):
                 with self._configured():
@@ -77,7 +77,7 @@ class ExternalGenerator:
                     return
                 if index == 1:  # the first pass of `generate` reads the prompt, which no lane's clock counts
                     seconds = max(0.0, seconds - reading)
-                kept, finish = ends.cut(len(prompt), context, tokens)
+                kept, finish = stop.cut(len(prompt), context, tokens)
                 context += tokens[:kept]
                 origins = (ACCEPTED,) * (len(tokens) - 1) + (BONUS,)
                 emitted = tuple(tokens[:kept])
@@ -92,11 +92,11 @@ class ExternalGenerator:
         attention = "sdpa" if self.options.attention == "sdpa" else None
         return self.target.configured(self.draft, self.drafting(), attention)
 
-    def _generate(self, prompt: Sequence[int], ends: Ends, emit: Callable[[list[int]], None]) -> None:
+    def _generate(self, prompt: Sequence[int], stop: StopConditions, emit: Callable[[list[int]], None]) -> None:
         self.target.generate(
-            prompt, emit, self._scores, assistant=self.draft, eos=ends.eos,
+            prompt, emit, self._scores, assistant=self.draft, eos=stop.eos,
             seed=self.rule.settings.seed if self.rule.name == "rejection" else None,
-            max_new_tokens=ends.remaining_tokens(len(prompt), len(prompt)), options=self.configuration(),
+            max_new_tokens=stop.remaining_tokens(len(prompt), len(prompt)), options=self.configuration(),
         )  # fmt: skip
 
     def _scores(self, logits: torch.Tensor, context: torch.Tensor) -> torch.Tensor:

@@ -11,20 +11,20 @@ from ..core.events import MethodError, Settings, SettingsError, Step
 from ..core.lm import Target
 from ..core.numbers import count
 from ..drafting import Resources
-from .decode import Reading, Request
+from .decode import PrefillProgress, Request
 from .decode import decode as loop
 from .draft_length import AdaptiveLength
-from .ends import Ends
 from .external import ExternalGenerator
 from .fixed_length import FixedLength
 from .methods import DRAFT, drafter_for, method_class, options_of
+from .stop_conditions import StopConditions
 from .text import StopStrings, check_ids, encode_prompt
 
 if TYPE_CHECKING:
     from ..core.options import DecodeOptions
     from ..family.models import Models
 
-MOST_AUTO = 63  # most tokens per draft of `auto`: with the root, a pass has at most 64 rows
+MAX_AUTO = 63  # most tokens per draft of `auto`: with the root, a pass has at most 64 rows
 
 
 def split_options(options: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
@@ -59,7 +59,7 @@ class Lane:
             self._check_external(context_length)
         check_ids(getattr(self._method_options, "earlier", ()), vocab)
         stopped = StopStrings(models.tokenizer, settings.stop, self.prompt) if settings.stop else None
-        self._ends = Ends(models.eos, settings.max_new_tokens, context_length, stopped)
+        self._stop = StopConditions(models.eos, settings.max_new_tokens, context_length, stopped)
 
     def _check_external(self, context_length: int) -> None:
         """Raise `LookaheadError` if transformers would fail with this draft model."""
@@ -76,16 +76,16 @@ class Lane:
         """Whether the target stores hidden states for the drafter."""
         return self.draft is not None and self.draft.kind is not None
 
-    def steps(self, others: list[Request] | None = None, reading: Reading | None = None) -> Iterator[Step]:
+    def steps(self, others: list[Request] | None = None, on_prefill: PrefillProgress | None = None) -> Iterator[Step]:
         """Run the lane; the generator may be closed at any step. `others` are the requests of a race that share a prompt."""
         if self.reports_drafts:
             request, others = self.request(cache(self.costs.pass_s)), [] if others is None else others
             others.append(request)
-            return loop(request, others, reading)
+            return loop(request, others, on_prefill)
         self.models.use_threads()
         self._target = self._fresh_target()
         external = self._cls(self._target, self.draft, self._rule, self.settings.k, self._method_options)
-        return external.steps(self.prompt, self._ends)
+        return external.steps(self.prompt, self._stop)
 
     def request(self, pass_s: Callable[[int, int], float], drafting: int = 1) -> Request:
         """Return the lane's text as a `Request`. A pass takes `pass_s(rows, branches)` s; `drafting` texts draft in parallel."""
@@ -96,8 +96,8 @@ class Lane:
         costs = self.costs.drafters.get(self.options.get("draft", ""))
         resources = Resources(self._rule, self.draft, self.costs.pass_s, costs and costs.scaled(1 / drafting))
         drafter, k = self._cls(resources, self._method_options), self.settings.k
-        policy = AdaptiveLength(pass_s, MOST_AUTO, drafter.sources()) if k == "auto" else FixedLength(int(k))
-        return Request(target, drafter, policy, self._rule, self.prompt, self._ends, details=self.settings.details)
+        policy = AdaptiveLength(pass_s, MAX_AUTO, drafter.sources()) if k == "auto" else FixedLength(int(k))
+        return Request(target, drafter, policy, self._rule, self.prompt, self._stop, details=self.settings.details)
 
     def _fresh_target(self) -> Target:
         """Return the target with a new cache. `measure.bugs` overrides this."""

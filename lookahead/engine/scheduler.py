@@ -7,18 +7,18 @@ target's pass, and the loop. Prefill is excluded. Lanes that can share a prompt 
 from collections.abc import Iterator, Sequence
 
 from ..core.events import Step
-from .decode import Reading, Request
+from .decode import PrefillProgress, Request
 from .lane import Lane
 
 
-def schedule(lanes: Sequence[Lane], reading: Reading | None = None) -> Iterator[tuple[int, Step, float]]:
+def schedule(lanes: Sequence[Lane], on_prefill: PrefillProgress | None = None) -> Iterator[tuple[int, Step, float]]:
     """Run all lanes to their end; yield (lane number, step, clock of the lane). May be closed at any step.
 
-    `reading` is called before each part of a long prompt with the share that is read. Its exceptions end the race.
+    `on_prefill` is called before each part of a long prompt with the share that is read. Its exceptions end the race.
     """
     requests: list[Request] = []
     clocks = [0.0] * len(lanes)
-    running = {number: lane.steps(requests, reading) for number, lane in enumerate(lanes)}
+    running = {number: lane.steps(requests, on_prefill) for number, lane in enumerate(lanes)}
     try:
         # Lanes that need hidden states read the prompt first; other lanes can copy their cache.
         for number in sorted(running, key=lambda lane: not lanes[lane].keeps_states):

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.events import PromptError, SettingsError
 from ..core.numbers import count
-from ..core.wording import remark
+from ..core.wording import short_error
 
 if TYPE_CHECKING:
     from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-MOST_CHARACTERS = 1_000_000
+MAX_CHARACTERS = 1_000_000
 BROKEN = "\ufffd"
 LEAD = 4  # earlier ids to decode with the new ones, because a character may begin in them
 
@@ -55,7 +55,7 @@ def check_ids(texts: Sequence[Sequence[int]], vocab: int) -> None:
 def _encode_text(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool, context_length: int) -> list[int]:
     if not prompt.strip():
         raise PromptError("prompt", prompt, "type some text to continue.")
-    if len(prompt) > MOST_CHARACTERS:
+    if len(prompt) > MAX_CHARACTERS:
         hint = f"it has {count(len(prompt))} characters and the model's context holds {count(context_length)} tokens; shorten it."
         raise PromptError("prompt", prompt, hint)
     for number, character in enumerate(prompt, start=1):
@@ -79,7 +79,7 @@ def as_chat(tokenizer: PreTrainedTokenizerBase, message: str, *, reply: bool = T
         text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=reply)
         text.encode()  # a lone surrogate has no tokens
     except Exception as error:  # a template is a program by the model's authors
-        hint = f"this model's chat template fails ({remark(error)}); switch chat off, or choose another model."
+        hint = f"this model's chat template fails ({short_error(error)}); switch chat off, or choose another model."
         raise PromptError("chat", True, hint) from error
     if not text:
         raise PromptError("chat", True, "this model's chat template gives no text for this prompt; switch chat off.")
@@ -105,7 +105,7 @@ class StopStrings:
         return self._tokenizer.decode(ids, clean_up_tokenization_spaces=False)
 
 
-class Pieces:
+class IncrementalDetokenizer:
     """The text that each token of one growing sequence adds."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, prompt: Sequence[int] = ()):
@@ -133,7 +133,7 @@ class Pieces:
         returned = self._decode(self._ids[self._start : self._read])
         return self._decode(self._ids[self._start :])[len(returned) :]
 
-    def drafted(self, tokens: Sequence[int], parents: Sequence[int]) -> list[str]:
+    def decode_draft(self, tokens: Sequence[int], parents: Sequence[int]) -> list[str]:
         """Return the piece of every row of a draft, decoded after the row's ancestors."""
         tail = self._ids[self._start :]
         paths: list[list[int]] = []

@@ -29,14 +29,14 @@ BRANCHING_ROWS = 9  # rows of the passes that measure the cost of branching
 CONTEXT = 64  # cached tokens before a timed pass
 LENGTHS = (32, 160, 300)  # cached tokens before the passes of `warm`
 CATCH_UP_ROWS = (1, 2, 4, 8, 16, 32, 64)  # row counts with which a drafter reads the newest text
-REPEATS, LEAST_REPEATS = 7, 2
-REPEATS_S = 0.7  # repeats end after this time, but not before `LEAST_REPEATS`; long passes vary less
-SLOW_S = 0.8  # seconds for `LEAST_REPEATS` of the small passes: a model that takes longer is slow
+REPEATS, MIN_REPEATS = 7, 2
+REPEATS_S = 0.7  # repeats end after this time, but not before `MIN_REPEATS`; long passes vary less
+SLOW_S = 0.8  # seconds for `MIN_REPEATS` of the small passes: a model that takes longer is slow
 WARM_S = 0.6  # after this time, `warm` starts no further length of text
-LEAST_TOKEN_S = 1e-6  # lower bound of the measured time of a further drafted token
+MIN_TOKEN_S = 1e-6  # lower bound of the measured time of a further drafted token
 DRAFTED = 8  # tokens of the longer timed drafts
 SLOWER = 1.7  # ratio of times from which a pass is clearly slower
-MOST_DRIFT = 1.3  # upper bound of the ratio between the drifts of one-row passes and of larger ones
+MAX_DRIFT = 1.3  # upper bound of the ratio between the drifts of one-row passes and of larger ones
 VERIFIED_ROWS = 5  # rows of the target's passes between drafts
 DRAFTS_S = 0.2  # least time for which drafts are timed, because their times vary
 SETTLED_S = 0.007  # time of one-row passes until a processor has its usual speed again after passes of many rows
@@ -51,7 +51,7 @@ def drift(lm: CachedLM, curve: CostCurve) -> float | None:
     _, one_s, several_s = interleaved([partial(settle, lm), *passes], REPEATS)
     lm.reset()
     single, multiple = one_s / curve.pass_s(1), several_s / curve.pass_s(rows)
-    return (single * multiple) ** 0.5 if 1 / MOST_DRIFT < single / multiple < MOST_DRIFT else None
+    return (single * multiple) ** 0.5 if 1 / MAX_DRIFT < single / multiple < MAX_DRIFT else None
 
 
 def settle(lm: CachedLM) -> None:
@@ -100,7 +100,7 @@ def measure(lm: CachedLM) -> CostCurve:
         return partial(lm.forward, tokens[CONTEXT : CONTEXT + n])
 
     small = [n for n in sizes if n <= SMALL_ROWS]
-    slow = LEAST_REPEATS * len(small) * _timed(forward(small[-1])) > SLOW_S
+    slow = MIN_REPEATS * len(small) * _timed(forward(small[-1])) > SLOW_S
     large = [] if slow else [n for n in sizes if n > SMALL_ROWS]
     branching = min(BRANCHING_ROWS, max(small + large))
     branched = tokens[CONTEXT : CONTEXT + branching]
@@ -183,7 +183,7 @@ def _level_s(lm: CachedLM | CachedHead, text: Sequence[int]) -> list[float] | No
     sizes = [(levels, rows) for rows in LEVEL_ROWS for levels in (1, deepest)]
     seconds = interleaved([grow(*size) for size in sizes], REPEATS, most_s=REPEATS_S)
     pairs = zip(seconds[::2], seconds[1::2], strict=True)
-    return [max(LEAST_TOKEN_S, (deep_s - flat_s) / (deepest - 1)) for flat_s, deep_s in pairs]
+    return [max(MIN_TOKEN_S, (deep_s - flat_s) / (deepest - 1)) for flat_s, deep_s in pairs]
 
 
 def _in_race(curve: CostCurve, lm: CachedLM | CachedHead, target: CachedLM, target_curve: CostCurve) -> DrafterCosts:
@@ -197,7 +197,7 @@ def _in_race(curve: CostCurve, lm: CachedLM | CachedHead, target: CachedLM, targ
     target.extend(prompt)
     verify = partial(target.forward, prompt[:VERIFIED_ROWS])
     least, most = perf_counter() + DRAFTS_S, perf_counter() + DRAFTS_S + SLOW_S / 2
-    while len(drafts_s[1]) <= LEAST_REPEATS or perf_counter() < (most if len(drafts_s[1]) <= REPEATS else least):
+    while len(drafts_s[1]) <= MIN_REPEATS or perf_counter() < (most if len(drafts_s[1]) <= REPEATS else least):
         for length, seconds in drafts_s.items():
             root = len(return_s) % lm.vocab
             target.forward([root])
@@ -212,7 +212,7 @@ def _in_race(curve: CostCurve, lm: CachedLM | CachedHead, target: CachedLM, targ
             return_s.append(_timed(verify) - verify_s[-1])
     # The first drafts are a warm-up.
     first_s, longest_s = (statistics.median(drafts_s[length][1:]) for length in (1, longest))
-    token_s = max(LEAST_TOKEN_S, (longest_s - first_s) / (longest - 1)) if longest > 1 else first_s
+    token_s = max(MIN_TOKEN_S, (longest_s - first_s) / (longest - 1)) if longest > 1 else first_s
     back_s = statistics.median(return_s[2:])
     # In a chain that is drafted in one call or read from slots, a token takes less time than a separate pass.
     curve = replace(curve, seconds=(min(curve.seconds[0], token_s), *curve.seconds[1:]))
@@ -238,10 +238,10 @@ def interleaved(
 ) -> list[float]:
     """Return the median, or another `summary`, of the seconds of each function after a warm-up.
 
-    There are `LEAST_REPEATS` repeats, then more until `most_s` seconds have passed. A repeat runs all functions in turn, so
+    There are `MIN_REPEATS` repeats, then more until `most_s` seconds have passed. A repeat runs all functions in turn, so
     disturbances affect all of them.
     """
     stop, by_repeat = perf_counter() + most_s, []
-    while len(by_repeat) <= min(repeats, LEAST_REPEATS) or (len(by_repeat) <= repeats and perf_counter() < stop):
+    while len(by_repeat) <= min(repeats, MIN_REPEATS) or (len(by_repeat) <= repeats and perf_counter() < stop):
         by_repeat.append([_timed(function) for function in functions])
     return [summary(list(seconds)) for seconds in zip(*by_repeat[1:], strict=True)]

@@ -20,7 +20,7 @@ from huggingface_hub import HfApi, constants, errors, hf_hub_download, scan_cach
 from huggingface_hub.file_download import repo_folder_name
 
 from ..core.events import ModelError
-from ..core.wording import remark
+from ..core.wording import short_error
 from ..model.small_files import CONFIG, weight_files
 
 CHUNK = 1 << 16  # bytes that the child writes at once, so that progress is visible on a slow connection
@@ -154,7 +154,7 @@ def to_model_error(repo: str, error: Exception, similar: Sequence[str] = ()) -> 
     elif isinstance(error, OSError) and error.errno and error.filename:
         hint = f"the download folder cannot be written ({error.strerror}); set HF_HOME to a writable folder."
     elif type(error) is ValueError:  # the file is too large for the client
-        hint = f"it cannot be downloaded ({remark(error)}); choose another model."
+        hint = f"it cannot be downloaded ({short_error(error)}); choose another model."
     else:
         kind = f"{type(error).__name__}{f' {status}' if status else ''}"
         hint = f"the hub cannot be reached ({kind}); try again later, or choose a model that this server has already downloaded."

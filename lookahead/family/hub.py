@@ -22,7 +22,7 @@ from .. import kernels
 from ..core import memory
 from ..core.events import Cancelled, ModelError
 from ..core.numbers import count, size
-from ..core.wording import remark
+from ..core.wording import short_error
 from ..model import llama_config, small_files
 from ..model.heads import files as head_files
 from ..model.shape import Shape
@@ -36,8 +36,8 @@ from .suggested import SUGGESTED
 
 NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 LONGEST = 96  # characters of a hub name
-MOST = 4  # models in a visitor's spec
-MOST_PARTS = 1000  # layers or experts
+MAX_MODELS = 4  # models in a visitor's spec
+MAX_PARTS = 1000  # layers or experts
 LARGEST_SMALL = 64 << 20  # most bytes of a file that is read before the weights
 SMALL = (
     CONFIG, "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
@@ -107,8 +107,8 @@ class InspectedModel:
         except ModelError as error:
             hint = error.hint
         except Exception as error:  # architectures raise many types
-            hint = small_files.fault(
-                self.folder if self.has_folder else self.name, CONFIG, f"it describes no model: {remark(error)}"
+            hint = small_files.file_error(
+                self.folder if self.has_folder else self.name, CONFIG, f"it describes no model: {short_error(error)}"
             ).hint
         self.faults.append(Check(topic, "", ModelError("model", self.name, hint)))
 
@@ -155,8 +155,8 @@ def requested(spec: str, limits: Allowed | None) -> dict[str, str]:
         if len(part) > LONGEST or not NAME.fullmatch(part) or ".." in part or Path(part).exists():
             hint = 'give hub names, "organization/target+organization/draft"; folders cannot be opened from the page.'
             raise ModelError("models", part, hint)
-    if len(parts) > MOST:
-        raise ModelError("models", spec, f"give a target and at most {MOST - 1} drafts.")
+    if len(parts) > MAX_MODELS:
+        raise ModelError("models", spec, f"give a target and at most {MAX_MODELS - 1} drafts.")
     if limits.loading == "listed" and "+".join(parts) not in {pair.spec for pair in SUGGESTED}:
         raise ModelError("models", spec, "the host of this server allows the suggested pairs only; choose one.")
     return sources.locations("+".join(parts))
@@ -342,18 +342,18 @@ def _read_config(inspected: InspectedModel) -> None:
         raise ModelError("model", inspected.name, f"{hint}; choose a model that transformers supports.")
     if raw.get("quantization_config"):
         raise ModelError("model", inspected.name, "its weights are quantized; choose one without quantization.")
-    if (plain := llama_config.plain(inspected.folder)) and plain["num_hidden_layers"] <= MOST_PARTS:
+    if (plain := llama_config.plain(inspected.folder)) and plain["num_hidden_layers"] <= MAX_PARTS:
         inspected.parameters, inspected.shape = llama_config.parameters(plain), Shape.from_fields(plain.get)
         return
     from ..model import loading
 
     config = loading.configuration(inspected.folder)
     most = max(getattr(config.get_text_config(), name, None) or 0 for name in COUNTED)
-    if most > MOST_PARTS:  # creating them takes too long
+    if most > MAX_PARTS:  # creating them takes too long
         raise ModelError("model", inspected.name, f"it claims {count(most)} layers or experts; choose a valid model.")
-    model = loading.empty(inspected.folder)
+    model = loading.meta_model(inspected.folder)
     inspected.parameters, inspected.shape = model.num_parameters(), Shape.from_config(config)
-    inspected.attempt("cache", lambda _: loading.check(model))
+    inspected.attempt("cache", lambda _: loading.supported_attention(model))
 
 
 def _checks(plan: Plan, limits: Allowed | None, spare_bytes: int) -> list[Check]:

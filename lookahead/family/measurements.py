@@ -19,13 +19,13 @@ from .. import kernels
 from ..core import folders, processor
 from ..core.costs import CostCurve, PassCosts
 from .exactness import Exactness
-from .threads import MOST
+from .threads import MAX_THREADS
 
 VERSION = 10
 VARIABLE = "LOOKAHEAD_CACHE"
 # Prefixes of environment variables that limit a library's instruction set.
 CAPS = ("ONEDNN_MAX_CPU", "DNNL_MAX_CPU", "ATEN_CPU", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR", "NUMBA_CPU")
-MOST_S = 3600.0  # longest plausible time of a pass
+MAX_S = 3600.0  # longest plausible time of a pass
 SAMPLE = 1 << 16  # bytes at both ends of a file that are hashed
 
 
@@ -35,7 +35,7 @@ def _possible(costs: PassCosts) -> PassCosts:
     curves = [costs.target, *(drafter.curve for drafter in drafters)]
     seconds = [s for drafter in drafters for s in (drafter.choose_s, drafter.return_s, *drafter.cold_s)]
     seconds += [curve.branching_s for curve in curves]
-    if not all(map(_rising, curves)) or not all(0 <= s < MOST_S for s in seconds):
+    if not all(map(_rising, curves)) or not all(0 <= s < MAX_S for s in seconds):
         raise ValueError("no machine can have these costs")
     return costs
 
@@ -44,7 +44,7 @@ def _rising(curve: CostCurve) -> bool:
     """Return whether the row counts of a curve rise and each has a positive time."""
     rows, seconds = curve.rows, curve.seconds
     is_rising = 0 < len(rows) == len(seconds) and rows[0] >= 1 and [*rows] == sorted({*rows})
-    return is_rising and all(0 < s < MOST_S for s in seconds)
+    return is_rising and all(0 < s < MAX_S for s in seconds)
 
 
 PossibleCosts = Annotated[PassCosts, AfterValidator(_possible)]
@@ -57,7 +57,7 @@ class Measured:
     format: Literal["bfloat16", "float32"]
     exactness: Exactness
     costs: PossibleCosts
-    threads: Annotated[int, Field(ge=1, le=MOST)] = MOST
+    threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = MAX_THREADS
 
 
 _ADAPTER = TypeAdapter(Measured)
@@ -73,7 +73,7 @@ def key(model_folders: Iterable[str | Path], format_name: str | None) -> str | N
     """Return the name of the file for models in these folders and a format, None if a folder has no weights."""
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     caps = sorted(item for item in os.environ.items() if item[0].startswith(CAPS))
-    machine = (processor.name(), torch.backends.cpu.get_cpu_capability(), caps, MOST, gpus)
+    machine = (processor.name(), torch.backends.cpu.get_cpu_capability(), caps, MAX_THREADS, gpus)
     digest = hashlib.sha256(repr((VERSION, machine, torch.__version__, kernels.version(), format_name)).encode())
     for model_folder in model_folders:
         files = sorted(f for f in Path(model_folder).glob("*") if f.suffix in (".safetensors", ".json"))

@@ -25,7 +25,7 @@ from ..core import memory
 from ..core.costs import DrafterCosts, PassCosts
 from ..core.events import Cancelled, LookaheadError, ModelError, SettingsError
 from ..core.numbers import count
-from ..core.wording import remark
+from ..core.wording import short_error
 from ..model import layer_skip, llama_config, small_files
 from ..model.forward import Forward
 from ..model.heads import files
@@ -37,8 +37,8 @@ from .measurements import Measured
 from .sources import Progress
 from .typical import Typical
 
-MOST_MEASUREMENTS = 3  # attempts to measure plausible costs
-MOST_ROWS = 21  # rows of the largest pass that is warmed up; small machines rarely run larger ones
+MAX_MEASUREMENTS = 3  # attempts to measure plausible costs
+MAX_ROWS = 21  # rows of the largest pass that is warmed up; small machines rarely run larger ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ def _as_model_errors(name: str) -> Iterator[None]:
     except (LookaheadError, Cancelled):
         raise
     except Exception as error:
-        hint = f"it could not be loaded ({remark(error)}); check the name and the network, or give a local folder."
+        hint = f"it could not be loaded ({short_error(error)}); check the name and the network, or give a local folder."
         raise ModelError("model", name, hint) from error
 
 
@@ -228,7 +228,7 @@ def _calibrate(
     progress("Measuring pass costs", 0.6)
     gc.collect()  # otherwise Python would collect during a race
     lengths = cost.LENGTHS[1:2] if stored else cost.LENGTHS  # with known costs a few passes suffice
-    cost.warm(layer_skip.shallow(target), MOST_ROWS, lengths)
+    cost.warm(layer_skip.shallow(target), MAX_ROWS, lengths)
     drafts = {role: _drafter(passes[role], target) for role in passes if role != "target"}
     heads = {role: files.read(folder, target.passes, family.names[role]) for role, folder in family.heads.items()}
     # A spread target has no layer skip, because its first layers and its head are on different GPUs.
@@ -288,7 +288,7 @@ def _costs(
         measured = {role: cost.measure_drafter(drafter, target, curve) for role, drafter in drafters.items()}
         costs = PassCosts(curve, measured)
         attempts += 1
-        if cost.plausible(costs, small) or attempts == MOST_MEASUREMENTS:
+        if cost.plausible(costs, small) or attempts == MAX_MEASUREMENTS:
             return costs
 
 
@@ -297,7 +297,7 @@ def _too_large(folders: Mapping[str, str], dtype: torch.dtype) -> bool:
     from ..model import loading
 
     try:
-        numbers = sum(loading.empty(folder).num_parameters() for folder in folders.values())
+        numbers = sum(loading.meta_model(folder).num_parameters() for folder in folders.values())
     except Exception:  # raised with a message when the model is loaded
         return False
     return memory.SPARE * dtype.itemsize * numbers > memory.gpus()[0]
@@ -326,15 +326,15 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
 
 def _tokenizer_fault(folder: str | Path, error: Exception) -> ModelError:
     """Return an error with the name of the tokenizer's unusable file: tokenizer.json if it cannot be read."""
-    path, reason = Path(folder) / "tokenizer.json", remark(error)
+    path, reason = Path(folder) / "tokenizer.json", short_error(error)
     if not path.is_file():
-        return small_files.fault(folder, path.name, f"there is none, and no other tokenizer works: {reason}")
+        return small_files.file_error(folder, path.name, f"there is none, and no other tokenizer works: {reason}")
     try:
         Tokenizer.from_file(str(path))
     except Exception as file_error:  # the library defines no error class
-        return small_files.fault(folder, path.name, remark(file_error))
+        return small_files.file_error(folder, path.name, short_error(file_error))
     others = [name for name in (*small_files.TOKENIZER, "chat_template.jinja") if (Path(folder) / name).is_file()]
-    return small_files.fault(folder, " or ".join(others) or path.name, reason)
+    return small_files.file_error(folder, " or ".join(others) or path.name, reason)
 
 
 def _load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) -> Forward:

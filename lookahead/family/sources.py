@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..core.events import Cancelled, ModelError
 from ..core.folders import ASSETS
-from ..core.wording import remark
+from ..core.wording import short_error
 from ..model import small_files
 from ..model.small_files import CONFIG
 from . import download, measurements
@@ -79,7 +79,7 @@ class RemoteSource:
                 hint = f"it cannot be written to {folder.parent} ({error.strerror or error}); free some space, or set LOOKAHEAD_CACHE."
                 raise ModelError("models", self.family, hint) from error
         except Exception as error:  # libraries raise many types for a damaged file
-            hint = f"{path.name} cannot be converted ({remark(error)}); install {self.package} again."
+            hint = f"{path.name} cannot be converted ({short_error(error)}); install {self.package} again."
             raise ModelError("models", self.family, hint) from error
 
 
@@ -93,7 +93,7 @@ def read_source(folder: Path) -> RemoteSource | None:
     source = small_files.read(folder, FILE)
     names = {field.name for field in fields(RemoteSource)} - {"family"}
     if source is not None and (source.keys() != names or not all(isinstance(text, str) for text in source.values())):
-        raise small_files.fault(folder, FILE, f"it must have the strings {', '.join(sorted(names))}")
+        raise small_files.file_error(folder, FILE, f"it must have the strings {', '.join(sorted(names))}")
     return None if source is None else RemoteSource(folder.name, **source)
 
 

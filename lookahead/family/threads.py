@@ -15,7 +15,7 @@ import torch
 from ..model.lm import CachedLM
 from .cost import interleaved
 
-MOST = torch.get_num_threads()  # torch's default: the cores that this process may use, or OMP_NUM_THREADS
+MAX_THREADS = torch.get_num_threads()  # torch's default: the cores that this process may use, or OMP_NUM_THREADS
 TOLERANCE = 1.3  # passes that take at most this multiple of the fastest time count as equally fast
 ROWS = (1, 9)  # rows of the timed passes: naive, and the verification of eight drafted tokens
 CONTEXT = 64  # cached tokens before a pass
@@ -42,10 +42,10 @@ def using(count: int | None) -> Iterator[None]:
 def choose(lm: CachedLM) -> int:
     """Return the smallest number of threads whose passes are nearly as fast as the fastest. Leaves `lm` empty."""
     if lm.device.type != "cpu" or "OMP_NUM_THREADS" in os.environ:
-        return MOST
+        return MAX_THREADS
     if lm.passes.batch_invariant:
         return 1
-    counts = [MOST >> halvings for halvings in range(MOST.bit_length())]
+    counts = [MAX_THREADS >> halvings for halvings in range(MAX_THREADS.bit_length())]
     lm.reset()
     lm.extend([1] * min(CONTEXT, lm.context_length - max(ROWS)))
     with using(None):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from ..model.small_files import fault
+from ..model.small_files import file_error
 from .measurements import PossibleCosts
 
 FILE = "costs.json"
@@ -31,7 +31,7 @@ def read(family: Path) -> Typical | None:
         return _ADAPTER.validate_json(file.read_bytes())
     except (OSError, ValidationError) as error:
         first = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else str(error)
-        raise fault(family, FILE, first) from None
+        raise file_error(family, FILE, first) from None
 
 
 def write(family: Path, typical: Typical) -> None:

@@ -36,7 +36,7 @@ class CompiledRequest(NamedTuple):
         """Convert the tensors of a `DraftRequest` to arrays."""
         noise, ids = request.scores.noise, request.ids
         return cls(
-            request.most, request.known, np.float32(request.scores.scale), NO_NOISE if noise is None else noise.numpy(),
+            request.max_tokens, request.output_vocab, np.float32(request.scores.scale), NO_NOISE if noise is None else noise.numpy(),
             ALL_IDS if ids is None else ids.numpy(), np.array(request.stop.floors, np.float64), float(request.reach),
         )  # fmt: skip
 

@@ -61,8 +61,8 @@ class _PackedNetwork:
             self._stack_norms(head_norms, shape.head_dim).reshape(shape.layers, -1, shape.head_dim),
             *addresses([*self._products, [*other_products, *other_products]]),
         )
-        max_inputs = max(shape.fed, shape.inner, 2 * shape.hidden, shape.heads * shape.head_dim)
-        self.sizes = Sizes.from_shape(shape, shape.inner, shape.known, max_inputs, self.dtype, shape.eps)
+        max_inputs = max(shape.input_width, shape.inner, 2 * shape.hidden, shape.heads * shape.head_dim)
+        self.sizes = Sizes.from_shape(shape, shape.inner, shape.output_vocab, max_inputs, self.dtype, shape.eps)
         max_positions = target.shape.context_length + SPARE_POSITIONS + shape.rows
         self.rotary = RotaryTables(network.rotary.inv_freq, self.dtype, max_positions)
         self.kernels = llama_pass.addresses(other_products[0].storage)
@@ -142,15 +142,18 @@ class CompiledBlock(_CompiledSlots, _PackedNetwork):
         shape, n = self.shape, len(states)
         total = n + shape.rows
         cache.rewind(start)
-        cache.lay_out(start + total)
+        cache.ensure_capacity(start + total)
         caches = self.reserve(cache, total, shape.rows)
         ids = self._ids.copy()  # several texts may draft at the same time
         ids[0] = anchor
         rows = Rows(ids, *(table[start : start + total] for table in self.rotary.up_to(start + total)))
-        hidden, logits = torch.empty(shape.rows, shape.hidden), torch.empty(shape.rows, round_up(shape.known, OUTPUTS))
+        hidden, logits = (
+            torch.empty(shape.rows, shape.hidden),
+            torch.empty(shape.rows, round_up(shape.output_vocab, OUTPUTS)),
+        )
         states = states.contiguous()
         block_pass.forward(
-            self.kernels, self.sizes, self.weights, caches, rows, start, int(shape.causal), states.data_ptr(), shape.fed,
+            self.kernels, self.sizes, self.weights, caches, rows, start, int(shape.causal), states.data_ptr(), shape.input_width,
             hidden.data_ptr(), logits.data_ptr(),
         )  # fmt: skip
         first = shape.rows - shape.slots
@@ -170,7 +173,9 @@ class CompiledEagle(_PackedNetwork):
         n = len(ids)
         cache.rewind(start)
         columns, positions = Columns.from_parents(range(-1, n - 1), start), slice(start, start + n)
-        features, logits = self._pass(states.contiguous(), self.shape.fed, ids, columns, positions, n - 1, cache)
+        features, logits = self._pass(
+            states.contiguous(), self.shape.input_width, ids, columns, positions, n - 1, cache
+        )
         return features[-1:], logits
 
     def draft(self, ids, parents, features, first, start, cache):
@@ -201,23 +206,23 @@ class CompiledEagle(_PackedNetwork):
     def _arguments(self, feature, logits, start, cache, drafted) -> tuple:
         """Return the arguments of `eagle_pass` to draft `drafted` tokens after a text of `start` tokens."""
         cache.rewind(start)
-        cache.lay_out(start + drafted)
+        cache.ensure_capacity(start + drafted)
         caches, rotations = self.reserve(cache, drafted), self.rotary.up_to(start + drafted)
         text = feature.numpy(), logits.numpy(), start, rotations, int(self.shape.residual_normed)
         return self.kernels, self.sizes, self.weights, caches, *text
 
     def _pass(self, inputs, state_width, ids, columns, positions, first, cache):
         shape, n = self.shape, len(ids)
-        cache.lay_out(int(columns.new[-1]) + 1)
+        cache.ensure_capacity(int(columns.new[-1]) + 1)
         caches = self.reserve(cache, n, n)
         stop = positions.stop if isinstance(positions, slice) else int(positions.max()) + 1
         rows = Rows(np.array(ids), *(table[positions] for table in self.rotary.up_to(stop)))
-        features, logits = torch.empty(n, shape.hidden), torch.empty(n - first, round_up(shape.known, OUTPUTS))
+        features, logits = torch.empty(n, shape.hidden), torch.empty(n - first, round_up(shape.output_vocab, OUTPUTS))
         eagle_pass.forward(
             self.kernels, self.sizes, self.weights, caches, rows, columns, inputs.data_ptr(), state_width,
             int(shape.residual_normed), features.data_ptr(), first, logits.data_ptr(),
         )  # fmt: skip
-        return features, logits[:, : shape.known]
+        return features, logits[:, : shape.output_vocab]
 
 
 class CompiledMedusa(_CompiledSlots):
@@ -226,7 +231,7 @@ class CompiledMedusa(_CompiledSlots):
     @torch.inference_mode()
     def __init__(self, network: MedusaNetwork, target: Llama):
         self.shape = shape = network.shape
-        self._sizes = Sizes.from_shape(shape, shape.inner, shape.known, shape.hidden, target.dtype, shape.eps)
+        self._sizes = Sizes.from_shape(shape, shape.inner, shape.output_vocab, shape.hidden, target.dtype, shape.eps)
         layers = [block.layers[0] for block in network.blocks]
         joined = torch.cat([layer.weight for layer in layers]).to(target.dtype)
         self._products = [Product(joined, int8=True), target.drafting_head]
@@ -240,6 +245,6 @@ class CompiledMedusa(_CompiledSlots):
         self._markov = block_pass.Markov(self._kernels.multiply, table, 0, 0, proj, zero, 0, self._sizes.rounded)
 
     def draft(self, states):
-        state, logits = states.contiguous(), torch.empty(self.shape.slots, round_up(self.shape.known, OUTPUTS))
+        state, logits = states.contiguous(), torch.empty(self.shape.slots, round_up(self.shape.output_vocab, OUTPUTS))
         block_pass.medusa(self._kernels, self._sizes, state.data_ptr(), *self._packed, self._biases, logits.data_ptr())
         return self._hidden, logits

@@ -127,8 +127,8 @@ class Llama(Forward):
     def for_drafting(self) -> Llama:
         return Llama(self.shape, self.weights, self._source, int8=True, shared=self._shared)
 
-    def lay_out(self, parents, base, first, cache):
-        cache.lay_out(base + len(parents))
+    def prepare_rows(self, parents, base, first, cache):
+        cache.ensure_capacity(base + len(parents))
         return Columns.from_parents(parents, base, first)
 
     def __call__(self, ids, positions, cache: CompiledCache, rows: Columns, only: slice = ALL_ROWS) -> torch.Tensor:
@@ -227,7 +227,7 @@ class Llama(Forward):
     def _draft_arguments(self, ids: Sequence[int], base: int, cache: CompiledCache, drafted: int) -> tuple:
         """Return the arguments of `chain`'s functions to read ids after `base` cached tokens and draft `drafted`."""
         shape, stop, (kernels, weights) = self.shape, base + len(ids) + drafted, self._packed
-        cache.lay_out(stop)
+        cache.ensure_capacity(stop)
         addresses = cache.reserve(stop - base, shape.kv_heads, shape.head_dim, self.dtype)[None]
         caches, rotations = Caches(addresses, np.array([cache.capacity]), NOTHING), self._rotary.up_to(stop)
         return kernels, self._sizes, weights, caches, np.array(ids), base, rotations, NOTHING
@@ -250,7 +250,7 @@ class Llama(Forward):
     def parts(self, cached):
         shape, n = self.shape, cached + 1
         cache = self.new_cache()
-        rows = self.lay_out(range(-1, n - 1), 0, 0, cache)
+        rows = self.prepare_rows(range(-1, n - 1), 0, 0, cache)
         self(torch.ones(n, dtype=torch.long), slice(0, n), cache, rows, slice(0, 1))
         query, x = torch.ones(shape.heads, shape.head_dim), torch.ones(1, shape.hidden)
         products = [product for layer in self._products for product in layer]

@@ -16,9 +16,9 @@ from ..core.numbers import count, counted, decimal, ranged, ratio
 from ..core.parallel import workers
 from ..drafting import DRAFTERS
 from ..drafting.naive import Naive
-from ..engine.batch import MOST_TEXTS, Batch, Pass
+from ..engine.batch import MAX_TEXTS, Batch, Pass
 from ..engine.methods import methods_for, needed_by
-from ..engine.text import Pieces
+from ..engine.text import IncrementalDetokenizer
 from ..family.models import Models
 from ..trace.race import measured_on
 from .intervals import interval
@@ -26,8 +26,8 @@ from .progress import Progress
 from .tables import Table
 from .timing import Entry, Question, check, lane_of, read_entry
 
-MOST_PLAYED = 16  # texts in a batch for playback
-LEAST_TEXTS, LEAST_GROUPS = 8, 3  # minimum for each batch size: slots over all groups of prompts, and groups
+MAX_PLAYED = 16  # texts in a batch for playback
+MIN_TEXTS, MIN_GROUPS = 8, 3  # minimum for each batch size: slots over all groups of prompts, and groups
 SHOWN_PASSES = 24  # passes that a result keeps for display
 TEXTS_PER_SLOT = 2  # with more than one, all slots are in use most of the time
 
@@ -97,14 +97,14 @@ def measure(
     """
     whole_number("repeat", repeat, 1, 1000)
     for size in sizes:
-        whole_number("texts", size, 1, MOST_TEXTS)
+        whole_number("texts", size, 1, MAX_TEXTS)
     if not questions or not sizes:
         raise SettingsError("texts", list(sizes), "give at least one number of texts and one prompt.")
     naive, entries = read_entry("naive"), [read_entry(m) for m in dict.fromkeys(methods) if m != "naive"]
     check(models, questions, (naive, *entries), options, shared=True)
     groups = {size: _groups(questions, size) for size in sizes}
     total, done = sum(map(len, groups.values())) * repeat * (1 + len(entries)), 0
-    taken: dict[tuple[int, str], list[Runs]] = {}
+    runs_by_size: dict[tuple[int, str], list[Runs]] = {}
     for entry in (naive, *entries):
         yield from write(models, questions[:2], 2, entry, options)
     for size in sorted(sizes):
@@ -114,23 +114,23 @@ def measure(
                 by_label[entry.label] = yield from write(models, group, size, entry, options)
                 done += 1
                 text = f"{counted(size, 'text')} at once: {entry.label}"
-                yield Progress(done, total, text, _document(models, taken, repeat, options))
+                yield Progress(done, total, text, _document(models, runs_by_size, repeat, options))
             for entry in entries or [naive]:
-                runs = taken.setdefault((size, entry.label), [[] for _ in groups[size]])
+                runs = runs_by_size.setdefault((size, entry.label), [[] for _ in groups[size]])
                 runs[number].append((by_label[entry.label], by_label[naive.label]))
-    yield Progress(total, total, "done", _document(models, taken, repeat, options))
+    yield Progress(total, total, "done", _document(models, runs_by_size, repeat, options))
 
 
 def _groups(questions: Sequence[Question], size: int) -> list[list[Question]]:
     """Return groups of consecutive questions, each with `TEXTS_PER_SLOT` texts for each slot."""
-    groups, endless = max(LEAST_GROUPS, ceil(LEAST_TEXTS / size)), cycle(questions)
+    groups, endless = max(MIN_GROUPS, ceil(MIN_TEXTS / size)), cycle(questions)
     return [list(islice(endless, TEXTS_PER_SLOT * size)) for _ in range(groups)]
 
 
 def _document(
-    models: Models, taken: Mapping[tuple[int, str], Sequence[Runs]], repeat: int, options: Mapping[str, Any]
+    models: Models, runs_by_size: Mapping[tuple[int, str], Sequence[Runs]], repeat: int, options: Mapping[str, Any]
 ) -> dict[str, Any]:  # fmt: skip
-    rows = [_row(size, method, [runs for runs in groups if runs]) for (size, method), groups in taken.items()]
+    rows = [_row(size, method, [runs for runs in groups if runs]) for (size, method), groups in runs_by_size.items()]
     for row in rows:
         smallest = next(first for first in rows if first["method"] == row["method"])
         row["theory"] = theory(models, smallest, row["texts"])
@@ -223,8 +223,8 @@ def play(models: Models, questions: Sequence[Question], method: str, **options: 
 
     Yields None after each pass. Raises `LookaheadError` for invalid input before the first pass.
     """
-    if not 2 <= len(questions) <= MOST_PLAYED:
-        raise SettingsError("texts", len(questions), f"give 2 to {MOST_PLAYED} prompts.")
+    if not 2 <= len(questions) <= MAX_PLAYED:
+        raise SettingsError("texts", len(questions), f"give 2 to {MAX_PLAYED} prompts.")
     arms = [read_entry("naive"), read_entry(method)]
     check(models, questions, arms, options, shared=True)
     for entry in arms:  # warm-up: kernels are compiled on first use
@@ -245,7 +245,7 @@ def _played(
 ) -> Generator[None, None, dict[str, Any]]:
     """Write all texts with one method. A pass has its seconds, and [number, drafted, accepted, pieces] per text."""
     lanes = [lane_of(models, q, entry, options) for q in questions]
-    pieces = [Pieces(models.tokenizer, lane.prompt) for lane in lanes]
+    pieces = [IncrementalDetokenizer(models.tokenizer, lane.prompt) for lane in lanes]
     passes: list[dict[str, Any]] = []
     ids: list[list[int]] = [[] for _ in questions]
     for passed in Batch(lanes):

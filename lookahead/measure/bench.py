@@ -13,7 +13,7 @@ from ..trace.race import measured_on
 from .intervals import interval
 from .progress import Progress, row_of
 from .tables import Table
-from .timing import Question, Sample, blocks, by_question, median_run, read_entry, samples
+from .timing import Question, Sample, blocks, by_question, median_run, read_entry, run_samples
 
 FIXED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)  # draft lengths to compare with `auto`
 PEERS = tuple(f"{name}:{settings}" for name, peer in EXTERNAL.items() for settings in peer.bench_settings)
@@ -21,7 +21,7 @@ ENGINES = ("vllm", "llama.cpp")  # labels of other engines without speculative d
 Rows = Sequence[Mapping[str, Any]]
 
 
-class Rival(Protocol):
+class ExternalEngine(Protocol):
     """Another inference engine to compare with, such as `servers.engines.Engine`."""
 
     label: str
@@ -35,25 +35,25 @@ class Rival(Protocol):
 
 def measure(
     models: Models, methods: Sequence[str], questions: Sequence[Question], *, repeat: int = 3,
-    others: Sequence[Rival] = (), **options: Any,
+    others: Sequence[ExternalEngine] = (), **options: Any,
 ) -> Iterator[Progress]:  # fmt: skip
     """Measure methods and other engines; the last result is the document of `bench --json`.
 
     Raises `LookaheadError` for invalid input before the first measurement.
     """
     entries = [read_entry("naive"), *(read_entry(m) for m in dict.fromkeys(methods) if m != "naive")]
-    taken: list[Sample] = []
+    samples: list[Sample] = []
     lanes = len(questions) * sum(map(len, blocks(entries)))
     greedy = [(n, q) for n, q in enumerate(questions) if not {**options, **q.settings}.get("temperature")]
     total = repeat * (lanes + len(greedy) * len(others))
     rivals = (other.samples(models, greedy, repeat, options) for other in others)
-    for sample in filter(None, chain(samples(models, entries, questions, repeat, options), *rivals)):
-        taken.append(sample)
-        yield Progress(len(taken), total, f"{sample.question.id}: {sample.entry.label}", None)
+    for sample in filter(None, chain(run_samples(models, entries, questions, repeat, options), *rivals)):
+        samples.append(sample)
+        yield Progress(len(samples), total, f"{sample.question.id}: {sample.entry.label}", None)
     labels = [*(entry.label for entry in entries), *(other.label for other in others)]
     techniques = {name: peer.technique for name, peer in EXTERNAL.items()}
     techniques |= {other.label.partition(":")[0]: other.technique for other in others}
-    groups = [group for label in labels for group in by_question(taken, label)]
+    groups = [group for label in labels for group in by_question(samples, label)]
     rows = [_row(group) for group in sorted(groups, key=lambda group: group[0].number)]
     report = {
         **measured_on(models),
@@ -124,14 +124,14 @@ def _lengths(fixed: Rows) -> Table:
     return head, rows
 
 
-def _row(taken: Sequence[Sample]) -> dict[str, Any]:
+def _row(samples: Sequence[Sample]) -> dict[str, Any]:
     """Return the report's row for one entry's samples of one question."""
-    question, runs = taken[0].question, [sample.timing for sample in taken]
-    row, run, naive = row_of(taken), median_run(runs), median_run([sample.naive for sample in taken])
+    question, runs = samples[0].question, [sample.timing for sample in samples]
+    row, run, naive = row_of(samples), median_run(runs), median_run([sample.naive for sample in samples])
     return {
         "id": question.id,
         "category": question.category,
-        "method": taken[0].entry.label,
+        "method": samples[0].entry.label,
         "new_tokens": row.new_tokens,
         "seconds": run.seconds,
         "seconds_min": min(t.seconds for t in runs),

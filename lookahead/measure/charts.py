@@ -23,7 +23,7 @@ from .sweeps import LONG_K, Point, Sweep
 from .whatif import Outcome
 
 NOTHING = "Nothing has been measured yet."
-MOST_NATS = 9.0  # top of the loss axis; a unigram model has a loss of about 6 nats
+MAX_NATS = 9.0  # top of the loss axis; a unigram model has a loss of about 6 nats
 CLAIM, HERE = "claimed", "measured here"
 PART_HATCHES = ("", "/", "x", ".", "-")
 DOTTED, DASHED = "2px,3px", "7px,3px"
@@ -120,7 +120,7 @@ def growing(
     chart.figure.update_xaxes(range=[0, max([60.0, *(s for s, _ in (*losses[-1:], *accepted[-1:]))])])
     right = {
         **chart.figure.layout.yaxis.to_plotly_json(), "overlaying": "y", "side": "right", "showgrid": False,
-        "tickmode": "auto", "range": [0, MOST_NATS],
+        "tickmode": "auto", "range": [0, MAX_NATS],
     }  # fmt: skip
     chart.figure.update_layout(height=264, yaxis2=right, yaxis2_title_text="loss (nats)")
     return chart.finish()

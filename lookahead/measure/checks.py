@@ -15,8 +15,8 @@ from ..core.table import TableLM
 from ..drafting import DRAFTERS, Resources
 from ..engine.decode import Request
 from ..engine.decode import decode as loop
-from ..engine.ends import Ends
 from ..engine.fixed_length import FixedLength
+from ..engine.stop_conditions import StopConditions
 from ..trace.agreement import first_difference
 from . import dice
 
@@ -31,7 +31,7 @@ class Parts:
 
     rule: Callable[[Settings], Rule] = rule_for
     target: Callable[[Any], Any] = lambda target: target
-    ends: Callable[[Ends], Ends] = lambda ends: ends
+    ends: Callable[[StopConditions], StopConditions] = lambda ends: ends
 
 
 CORRECT = Parts()
@@ -63,7 +63,7 @@ def _ids(*arguments: Any) -> list[int]:
 
 def _steps(parts: Parts, method: str, settings: Settings, draft: TableLM, eos: Sequence[int] = ()) -> Iterator[Step]:
     rule, cls = parts.rule(settings), DRAFTERS[method]
-    ends = parts.ends(Ends(frozenset(eos), settings.max_new_tokens, TARGET.context_length))
+    ends = parts.ends(StopConditions(frozenset(eos), settings.max_new_tokens, TARGET.context_length))
     drafter = cls(Resources(rule, draft.fresh()), cls.Options())
     return loop(Request(parts.target(TARGET.fresh()), drafter, FixedLength(K), rule, PROMPT, ends, details=False))
 

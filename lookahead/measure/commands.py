@@ -25,7 +25,7 @@ from .progress import Progress, questions
 from .scenarios import DEFAULT_FAMILY
 from .timing import Question, read_entry
 
-MOST_LEVELS = 16
+MAX_LEVELS = 16
 
 
 def run(arguments: Namespace) -> None:
@@ -43,7 +43,7 @@ def run(arguments: Namespace) -> None:
     print(json.dumps(json.loads(running.result().to_json())))
 
 
-def bench(arguments: Namespace, rivals: Callable[..., list[method_bench.Rival]]) -> None:
+def bench(arguments: Namespace, rivals: Callable[..., list[method_bench.ExternalEngine]]) -> None:
     """Measure each method on each prompt. `rivals` returns engines for a family, programs and a folder for files."""
     groups = (arguments.methods or "").split()
     chosen = [method for group in groups for method in ([group] if ":" in group else group.split(",")) if method]
@@ -60,7 +60,7 @@ def bench(arguments: Namespace, rivals: Callable[..., list[method_bench.Rival]])
     with TemporaryDirectory() as folder:
         others = rivals(models, arguments.vllm, arguments.llama_server, Path(folder))
         running = method_bench.measure(models, methods, prompts, repeat=arguments.repeat, others=others, **options)
-        report = terminal.measured(running)
+        report = terminal.run_with_progress(running)
     shown = method_bench.tables(report)
     _finish(arguments, report, lambda: terminal.show_report(report, shown), name, shown)
 
@@ -68,12 +68,12 @@ def bench(arguments: Namespace, rivals: Callable[..., list[method_bench.Rival]])
 def batch(arguments: Namespace) -> None:
     """Measure batches of several sizes, and report up to which size drafting pays."""
     methods = [read_entry(method).label for method in filter(None, arguments.methods.split(","))]
-    sizes = read_levels("texts", arguments.texts, batches.MOST_TEXTS)
+    sizes = read_levels("texts", arguments.texts, batches.MAX_TEXTS)
     whole_number("repeat", arguments.repeat, 1, 1000)
     options, prompts = _measuring(arguments), _prompts(arguments)
     _check_update(arguments, "batch")
     running = batches.measure(_load(arguments), prompts, methods, sizes, repeat=arguments.repeat, **options)
-    report = terminal.measured(running)
+    report = terminal.run_with_progress(running)
     report["advice"] = {
         method: decision.texts_at_once(decision.levels_of(row for row in report["rows"] if row["method"] == method))
         for method in dict.fromkeys(row["method"] for row in report["rows"])
@@ -91,7 +91,7 @@ def decide(arguments: Namespace, measuring: Callable[..., Iterator[Progress | No
     else:
         methods = [*filter(None, arguments.methods.split(","))]
         running = decision.decide(_load(arguments), prompts, arguments.seconds, methods=methods, **options)
-    report = terminal.measured(running)
+    report = terminal.run_with_progress(running)
     if arguments.markdown:
         arguments.markdown.write_text(report.markdown(), encoding="utf-8", newline="")
     if arguments.csv:
@@ -120,7 +120,7 @@ def lab(arguments: Namespace) -> None:
             message = f"lookahead: skipped {experiment.id}, because {models.spec} has no {' and no '.join(missing)}"
             print(message, file=sys.stderr)
         else:
-            results.append(terminal.measured(experiment.run(models, arguments.repeat, **caps)))
+            results.append(terminal.run_with_progress(experiment.run(models, arguments.repeat, **caps)))
     report = experiments.document(models, results, arguments.repeat)
     shown = experiments.tables(report)
     reasons = [f"{experiment['title']}: {experiment['why']}\n" for experiment in report["experiments"]]
@@ -152,7 +152,7 @@ def record(arguments: Namespace) -> None:
     """Race scenarios and store the recordings."""
     scenarios = recordings.choose(arguments.only, arguments.models)
     folder = arguments.out or recordings.FOLDER
-    for path in terminal.measured(recordings.write(hub.load(arguments.models), folder, scenarios)):
+    for path in terminal.run_with_progress(recordings.write(hub.load(arguments.models), folder, scenarios)):
         print(f"{path} {size(path.stat().st_size)}")
 
 
@@ -162,8 +162,8 @@ def read_levels(name: str, text: str, most: int) -> list[int]:
         levels = sorted({int(part) for part in text.split(",")})
     except ValueError:
         levels = []
-    if not levels or not 1 <= levels[0] <= levels[-1] <= most or len(levels) > MOST_LEVELS:
-        raise SettingsError(name, text, f"give up to {MOST_LEVELS} numbers from 1 to {most}: 1,4,16.")
+    if not levels or not 1 <= levels[0] <= levels[-1] <= most or len(levels) > MAX_LEVELS:
+        raise SettingsError(name, text, f"give up to {MAX_LEVELS} numbers from 1 to {most}: 1,4,16.")
     return levels
 
 

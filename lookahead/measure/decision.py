@@ -31,7 +31,7 @@ from .intervals import interval
 from .progress import Arm, Progress, Row, rows_of
 from .tables import Table, report_markdown
 from .timing import Entry, Question, Sample, Timing, check, lane_of, read_entry, time_lane
-from .whatif import Recording, what_if
+from .whatif import NaiveRun, what_if
 
 PAYS = 1.03  # minimum measured speedup to turn speculation on
 PREDICTED_PAYS = 1.05  # minimum predicted speedup: the prediction ignores the loop and the variation between runs
@@ -39,7 +39,7 @@ KS = tuple(range(1, 17))  # draft lengths for predictions from a race
 SIZES = (1, 2, 4, 8, 16)  # texts at once
 LENGTHS, LONG_K = tuple(range(1, 9)), 8  # draft lengths to predict from runs with k = 1 and k = `LONG_K`
 FULL = 0.5  # if the mean draft is longer than this share of `LONG_K`, all drafts but a text's last have the same length
-LEAST_S, MOST_S, MOST_PROMPTS = 5.0, 600.0, 200
+MIN_S, MAX_S, MAX_PROMPTS = 5.0, 600.0, 200
 METHODS_SHARE, LENGTHS_SHARE = 0.5, 0.15  # of the budget
 ENOUGH = 3  # prompts needed to drop a slower method
 COLUMNS = ("method", *(column.name for column in fields(Row)))
@@ -82,7 +82,7 @@ class Term(NamedTuple):
 class Option:
     """A method and its speedup: the median over prompts, with its 90% interval.
 
-    The other numbers are means over prompts, None if unknown. Costs are in naive passes. `let_go` is true for a method that
+    The other numbers are means over prompts, None if unknown. Costs are in naive passes. `dropped` is true for a method that
     was dropped because it is slower. A predicted option has a draft length `k` and the `terms` of its calculation.
     """
 
@@ -92,7 +92,7 @@ class Option:
     interval: Interval = None
     acceptance: float | None = None
     identical: bool | None = None
-    let_go: bool = False
+    dropped: bool = False
     tokens_per_pass: float | None = None
     drafted_per_pass: float | None = None
     depth_per_pass: float | None = None
@@ -206,7 +206,7 @@ class Report:
         rows = [
             [
                 option.method, ratio(option.speedup), ranged(option.interval),
-                f"{option.prompts}{', dropped' if option.let_go else ''}", decimal(option.tokens_per_pass),
+                f"{option.prompts}{', dropped' if option.dropped else ''}", decimal(option.tokens_per_pass),
                 percent(option.acceptance), decimal(option.draft_cost), decimal(option.verify_cost),
                 identical[option.identical],
             ]
@@ -305,7 +305,7 @@ def decide(
     candidates = [method for method in batches.shared_methods(models) if DRAFTERS[method].candidate]
     entries = [read_entry(method) for method in dict.fromkeys(methods or candidates)]
     check(models, questions, [naive, *entries], options, shared=True)
-    taken: list[Sample] = []
+    samples: list[Sample] = []
     remaining, lengths, levels = [entry.label for entry in entries], (), ()
 
     def spent() -> float:
@@ -315,14 +315,14 @@ def decide(
         return time_lane(lane_of(models, questions[number], entry, {**options, **more}))
 
     def now(text: str) -> Progress:
-        measured = {entry.label: rows for entry in entries if (rows := rows_of(taken, entry.label))}
+        measured = {entry.label: rows for entry in entries if (rows := rows_of(samples, entry.label))}
         out = []
         for label, rows in measured.items():
             arm = Arm.from_rows(label, label, rows)
             values = {name: arm.mean(name) for name in ("acceptance", *MEANS)}
-            values |= {"identical": all(row.identical for row in rows), "let_go": label not in remaining}
+            values |= {"identical": all(row.identical for row in rows), "dropped": label not in remaining}
             out.append(Option(label, len(rows), arm.median, arm.interval, **values))
-        out.sort(key=lambda option: (option.let_go, -option.speedup))
+        out.sort(key=lambda option: (option.dropped, -option.speedup))
         has_k = next("k" in entry.settings for entry in entries if entry.label == out[0].method)
         report = Report(
             tuple(out), tuple(levels), tuple(lengths),
@@ -340,11 +340,11 @@ def decide(
         for entry in entries[:: 1 if iteration % 2 == 0 else -1]:
             if entry.label in remaining:
                 yield None
-                taken.append(Sample(number, questions[number], entry, timed(number, entry), naive_run))
+                samples.append(Sample(number, questions[number], entry, timed(number, entry), naive_run))
         yield None
         needed = min(ENOUGH, len(questions)) - iteration - 1
         hurried = needed > 0 and needed * (spent() - start_s) > METHODS_SHARE * budget_s - spent()
-        remaining = fastest_methods({label: rows_of(taken, label) for label in remaining}, hurried)
+        remaining = fastest_methods({label: rows_of(samples, label) for label in remaining}, hurried)
         yield now(f"prompt {number + 1} of {len(questions)}")
         if spent() > METHODS_SHARE * budget_s:
             break
@@ -372,10 +372,10 @@ def decide(
 
 def check_budget(questions: Sequence[Question], budget_s: float) -> None:
     """Raise `SettingsError` if the seconds or the number of prompts are out of range."""
-    if not LEAST_S <= budget_s <= MOST_S:
-        raise SettingsError("seconds", budget_s, f"give {count(round(LEAST_S))} to {count(round(MOST_S))}.")
-    if not 1 <= len(questions) <= MOST_PROMPTS:
-        raise SettingsError("prompts", len(questions), f"give 1 to {MOST_PROMPTS}.")
+    if not MIN_S <= budget_s <= MAX_S:
+        raise SettingsError("seconds", budget_s, f"give {count(round(MIN_S))} to {count(round(MAX_S))}.")
+    if not 1 <= len(questions) <= MAX_PROMPTS:
+        raise SettingsError("prompts", len(questions), f"give 1 to {MAX_PROMPTS}.")
 
 
 def fastest_methods(rows: Mapping[str, Sequence[Row]], hurried: bool = False) -> list[str]:
@@ -428,7 +428,7 @@ def advise(trace: Trace, costs: PassCosts, ks: Sequence[int] = KS) -> Report:
     """
     here, options = trace.machine.cpu == processor.name(), []
     if trace.settings.rule != "rejection":
-        recording = Recording.from_trace(trace, costs)
+        recording = NaiveRun.from_trace(trace, costs)
         recording = recording if here else recording.timed_by(costs)
         options = [_recomputed(recording, method, ks) for method in text_methods()]
     recomputed = {option.method for option in options}
@@ -440,7 +440,7 @@ def advise(trace: Trace, costs: PassCosts, ks: Sequence[int] = KS) -> Report:
     return Report(tuple(sorted(options, key=lambda option: -option.speedup)), note=note)
 
 
-def _recomputed(recording: Recording, method: str, ks: Sequence[int]) -> Option:
+def _recomputed(recording: NaiveRun, method: str, ks: Sequence[int]) -> Option:
     best = max((what_if(recording, method, k) for k in ks), key=lambda outcome: outcome.speedup)
     passes, naive_s = len(best.steps), recording.naive_s / len(recording.tokens)
     cost = best.seconds / passes / naive_s
@@ -467,7 +467,7 @@ def _predicted(lane: LaneRecord, costs: PassCosts, ks: Sequence[int], here: bool
     rows = sum(len(step.draft.tokens) for step in drafted) / levels
     by_k = [costs.predict(a, k, drafter, token_s=token_s, rows_per_token=rows, branching=trees, share=f) for k in ks]
     k, best = max(zip(ks, by_k, strict=True), key=lambda item: item[1].speedup)
-    naive_s, verify_s = best.plain_s, best.verify_s + best.switch_s
+    naive_s, verify_s = best.naive_s, best.verify_s + best.switch_s
     v, draft = verify_s / naive_s, best.draft_s / naive_s
     terms = (
         Term("acceptance", f"share of {tested} tested tokens", a),

@@ -15,9 +15,9 @@ from ..core.events import Draft, Settings, whole_number
 P = (0.30, 0.22, 0.16, 0.12, 0.08, 0.06, 0.04, 0.02)  # the target's distribution
 Q = (0.08, 0.34, 0.06, 0.20, 0.02, 0.16, 0.10, 0.04)  # the drafter's
 TEMPERATURE = 0.7
-THROWS, MIN_INTERVAL, MOST_THROWS = 4000, 50, 1_000_000
+THROWS, MIN_INTERVAL, MAX_THROWS = 4000, 50, 1_000_000
 FREEDOM = len(P) - 1  # degrees of freedom of the chi-square test
-LEAST = 5.0  # minimum expected count of every token for a valid test
+MIN_EXPECTED = 5.0  # minimum expected count of every token for a valid test
 CONTEXT = (0,)
 
 
@@ -43,7 +43,7 @@ class Histogram:
 
     @property
     def p_value(self) -> float | None:
-        if min(self.expected) < LEAST:
+        if min(self.expected) < MIN_EXPECTED:
             return None
         half = torch.tensor([FREEDOM / 2, self.chi_square / 2], dtype=torch.float64)
         return float(torch.special.gammaincc(*half))
@@ -59,8 +59,8 @@ def throw(
 
     `rule` returns the acceptance rule for settings. Raises `SettingsError` before the first throw.
     """
-    whole_number("throws", throws, 1, MOST_THROWS)
-    whole_number("every", every, 1, MOST_THROWS)
+    whole_number("throws", throws, 1, MAX_THROWS)
+    whole_number("every", every, 1, MAX_THROWS)
     # Logits whose softmax at the temperature is P and Q.
     target, drafter = (torch.tensor(shares).log() * TEMPERATURE for shares in (P, Q))
     rows, counts, accepted = torch.stack([target, target]), [0] * len(P), 0

@@ -18,7 +18,7 @@ from ..trace.race import measured_on
 from . import batches
 from .decision import Level, levels_of, texts_at_once
 from .intervals import interval
-from .progress import LENGTH, Arm, Plan, Progress, because, difference, measure
+from .progress import LENGTH, Arm, Plan, Progress, explain_difference, explain_speedup, measure
 from .tables import Table
 from .timing import read_entry
 
@@ -76,7 +76,7 @@ class Experiment:
         arms, done = [(plan.method, plan.questions(prompts, tokens)) for plan in self.plans], 0
         for update in measure(models, arms, repeats):
             if update:
-                measured = (plan.arm(taken) for plan, taken in zip(self.plans, update.result, strict=True))
+                measured = (plan.arm(samples) for plan, samples in zip(self.plans, update.result, strict=True))
                 result, done = replace(result, arms=tuple(measured)), update.done
             yield update and replace(update, result=result)
         for update in batches.measure(models, arms[0][1], [arms[0][0]], self.batches) if self.batches else ():
@@ -131,9 +131,9 @@ class Result:
 
     @property
     def why(self) -> str:
-        sentences = [because(arm) for arm in self.arms if arm.rows]
+        sentences = [explain_speedup(arm) for arm in self.arms if arm.rows]
         if self.compared and self.compared.rows and self.measured.rows:
-            sentences.append(difference(self.measured, self.compared))
+            sentences.append(explain_difference(self.measured, self.compared))
         if self.batches:
             texts = self.batches[-1].at_once
             rows = f"a pass with {K} drafted tokens per text has {texts * (1 + K)} rows instead of {texts}"

@@ -25,16 +25,20 @@ from ..model.lm import CachedLM
 from .progress import Progress
 
 ROWS = (1, 2, 5, 9, 17, 33, 65)
-FEW, MANY = 1, 9  # rows of a naive pass, and of a pass that verifies eight drafted tokens
+NAIVE_ROWS, VERIFY_ROWS = 1, 9  # rows of a naive pass, and of a pass that verifies eight drafted tokens
 CACHED = 63  # tokens in the cache before a pass; with 65 rows they fit in one cache block, so no pass allocates another
 FORMATS = (torch.bfloat16, torch.float32)
-MOST_COUNTS = 4
-VISITS, LEAST, BUDGET_S = 15, 3, 14.0  # maximum and minimum visits to each combination; seconds for all of them
+MAX_COUNTS = 4
+MAX_VISITS, MIN_VISITS, BUDGET_S = (
+    15,
+    3,
+    14.0,
+)  # maximum and minimum visits to each combination; seconds for all of them
 COPY_SHARE = 0.8  # largest share of free memory for a copy of the weights
 MUCH_SLOWER = 20.0  # a combination that is this many times slower than another is skipped
 NOISE = 1.05  # smaller ratios of times are measurement noise
 MEMORY_BOUND = 0.5  # share of memory bandwidth from which a pass counts as memory-bound
-FAR_SLOWER, NO_MEMORY = "skipped: much slower", "skipped: no memory for a copy"
+SKIPPED_SLOW, SKIPPED_MEMORY = "skipped: much slower", "skipped: no memory for a copy"
 REPEATS, IN_A_ROW = 12, 3
 LAYERS, ATTENTION, HEAD, OTHER = "matrix products of the layers", "attention", "head", "other"
 TOTAL = "full pass"
@@ -92,14 +96,14 @@ class Comparison:
         Returns "" before all were visited a few times. The speed is that of a one-row and a nine-row pass together.
         """
         used = self.in_use
-        if self.visits < LEAST or len(self.measured) < 2 or used.rows[-1] < MANY:
+        if self.visits < MIN_VISITS or len(self.measured) < 2 or used.rows[-1] < VERIFY_ROWS:
             return ""
-        both_s = {c: c.seconds(FEW) + c.seconds(MANY) for c in self.measured}
+        both_s = {c: c.seconds(NAIVE_ROWS) + c.seconds(VERIFY_ROWS) for c in self.measured}
         best = min(both_s, key=both_s.get)
         faster = both_s[used] / both_s[best]
         if best is not used and faster < NOISE:
             return f"{used.name} is in use. No other is faster by more than measurement noise ({percent(NOISE - 1)})."
-        fastest = f"{best.name} ({seconds(best.seconds(FEW))} for one row, {seconds(best.seconds(MANY))} for nine)"
+        fastest = f"{best.name} ({seconds(best.seconds(NAIVE_ROWS))} for one row, {seconds(best.seconds(VERIFY_ROWS))} for nine)"
         if best is used:
             return f"{fastest} is in use. It is the fastest here."
         if best.dtype == used.dtype:
@@ -111,7 +115,7 @@ class Comparison:
         return f"The fastest here is {fastest}: {decimal(faster)} times as fast as {used.name}, which is in use. {why}"
 
 
-def compare(models: Models, *, rows: Sequence[int] = ROWS, visits: int = VISITS) -> Iterator[Progress]:
+def compare(models: Models, *, rows: Sequence[int] = ROWS, visits: int = MAX_VISITS) -> Iterator[Progress]:
     """Measure every combination; yields the `Comparison` so far, None until each was visited once.
 
     Combinations are visited in rotation, so that noise affects all equally: `visits` times, or fewer (at least 3) after 14
@@ -131,18 +135,18 @@ def compare(models: Models, *, rows: Sequence[int] = ROWS, visits: int = VISITS)
                 if c.dtype not in lms:
                     lms[c.dtype] = _cached(models, c)
                 if lms[c.dtype] is None:
-                    combinations[i] = c = replace(c, skipped=NO_MEMORY)
+                    combinations[i] = c = replace(c, skipped=SKIPPED_MEMORY)
                 if c.skipped:
                     continue
                 yield Progress(visit - 1, visits, c.name, comparison)
                 fastest_s = min((other.pass_s[0] for other in combinations if other.pass_s), default=math.inf)
                 seconds = _visit(lms[c.dtype], c, math.inf if c.in_use or c.pass_s else MUCH_SLOWER * fastest_s)
                 if seconds is None:
-                    combinations[i] = replace(c, skipped=FAR_SLOWER)
+                    combinations[i] = replace(c, skipped=SKIPPED_SLOW)
                     continue
                 times[i].append(seconds)
                 combinations[i] = replace(c, pass_s=tuple(map(statistics.median, zip(*times[i], strict=True))))
-            comparison, enough = Comparison(tuple(combinations), visit), visit >= LEAST and perf_counter() > stop
+            comparison, enough = Comparison(tuple(combinations), visit), visit >= MIN_VISITS and perf_counter() > stop
             yield Progress(visit, visit if enough else visits, f"visit {visit}", comparison)
             if enough:
                 break
@@ -156,7 +160,7 @@ def compare(models: Models, *, rows: Sequence[int] = ROWS, visits: int = VISITS)
 def thread_counts(cores: int, used: int) -> list[int]:
     """Return up to four thread counts to compare, by priority: the count in use, all cores, 1, 4 and 2."""
     candidates = [used, *(n for n in (cores, 1, 4, 2) if n <= cores)]
-    return sorted(list(dict.fromkeys(candidates))[:MOST_COUNTS])
+    return sorted(list(dict.fromkeys(candidates))[:MAX_COUNTS])
 
 
 def _combinations(models: Models, rows: Sequence[int]) -> list[Combination]:

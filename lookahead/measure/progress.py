@@ -13,7 +13,7 @@ from ..core.numbers import decimal, percent, ratio
 from ..family.models import Models
 from .intervals import interval
 from .scenarios import ANSWERS_BENCH, BENCH, DEFAULT_FAMILY
-from .timing import Question, Sample, by_question, median_run, read_entry, samples, token_s
+from .timing import Question, Sample, by_question, median_run, read_entry, run_samples, token_s
 
 LENGTH = 96  # default number of tokens of each text
 
@@ -89,9 +89,9 @@ class Plan:
         length = self.settings.get("max_new_tokens", LENGTH)
         return questions(*self.prompts, most=most, **self.settings | {"max_new_tokens": min(length, tokens or length)})
 
-    def arm(self, taken: Iterable[Sample]) -> Arm:
+    def arm(self, samples: Iterable[Sample]) -> Arm:
         """Return the arm with the samples of the plan's method."""
-        return Arm.from_rows(self.label, self.method, rows_of(taken, self.method))
+        return Arm.from_rows(self.label, self.method, rows_of(samples, self.method))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,32 +116,32 @@ def measure(models: Models, arms: Sequence[tuple[str, list[Question]]], repeats:
 
     Yields the samples of each arm so far, and None after each run. Adjacent arms with the same questions share naive runs.
     """
-    taken: list[list[Sample]] = [[] for _ in arms]
+    samples: list[list[Sample]] = [[] for _ in arms]
     total = repeats * sum(len(prompts) for _, prompts in arms)
     for prompts, group in groupby(range(len(arms)), key=lambda i: arms[i][1]):
         methods = {i: arms[i][0] for i in group}
         entries = [read_entry(method) for method in dict.fromkeys(["naive", *methods.values()])]
-        for sample in samples(models, entries, prompts, repeats, {}):
+        for sample in run_samples(models, entries, prompts, repeats, {}):
             if sample is None:
                 yield None
                 continue
             for i, method in methods.items():
                 if method == sample.entry.label:
-                    taken[i].append(sample)
-            yield Progress(sum(map(len, taken)), total, f"{sample.question.id}: {sample.entry.label}", taken)
+                    samples[i].append(sample)
+            yield Progress(sum(map(len, samples)), total, f"{sample.question.id}: {sample.entry.label}", samples)
 
 
-def rows_of(taken: Iterable[Sample], label: str) -> list[Row]:
+def rows_of(samples: Iterable[Sample], label: str) -> list[Row]:
     """Return the rows of an entry, one per question."""
-    return [row_of(group) for group in by_question(taken, label)]
+    return [row_of(group) for group in by_question(samples, label)]
 
 
-def row_of(taken: Sequence[Sample]) -> Row:
+def row_of(samples: Sequence[Sample]) -> Row:
     """Return the row for one entry's samples of one question."""
-    question, runs, naive = taken[0].question, [s.timing for s in taken], [s.naive for s in taken]
+    question, runs, naive = samples[0].question, [s.timing for s in samples], [s.naive for s in samples]
     run, new_tokens = median_run(runs), len(runs[0].tokens)
     naive_pass_s = median_run(naive).seconds / naive[0].passes
-    single = [token_s([s.naive]) / token_s([s.timing]) for s in taken]
+    single = [token_s([s.naive]) / token_s([s.timing]) for s in samples]
     return Row(
         question=question.id,
         category=question.category,
@@ -161,7 +161,7 @@ def row_of(taken: Sequence[Sample]) -> Row:
     )
 
 
-def because(arm: Arm) -> str:
+def explain_speedup(arm: Arm) -> str:
     """Return sentences that derive the arm's speedup from its tokens per pass and its cost per pass."""
     if not arm.rows:
         return f"{arm.label}: not measured."
@@ -176,7 +176,7 @@ def because(arm: Arm) -> str:
     )
 
 
-def difference(arm: Arm, other: Arm) -> str:
+def explain_difference(arm: Arm, other: Arm) -> str:
     """Return sentences on whether tokens per pass or the cost of a pass makes `arm` faster or slower than `other`."""
     tokens, cost = (arm.mean(name) / other.mean(name) for name in ("tokens_per_pass", "pass_cost"))
     cause = "tokens per pass" if abs(log(tokens)) >= abs(log(cost)) else "the cost of a pass"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the loading page reads recordings before models can be impo
     from .progress import Progress
 
 FOLDER = ASSETS / "traces"
-MOST_NEW_TOKENS = 128
+MAX_NEW_TOKENS = 128
 SEED = 0
 
 
@@ -42,7 +42,7 @@ def record(models: Models, scenario: Scenario) -> Trace:
     from ..trace.race import race
 
     options = {"seed": SEED, "chat": scenario.chat, **scenario.options}
-    options["max_new_tokens"] = min(MOST_NEW_TOKENS, options.get("max_new_tokens", MOST_NEW_TOKENS))
+    options["max_new_tokens"] = min(MAX_NEW_TOKENS, options.get("max_new_tokens", MAX_NEW_TOKENS))
     running = race(models, scenario.prompt, ["naive", *scenario.methods], **options)
     for _ in running:
         pass

@@ -108,7 +108,7 @@ def progress() -> Iterator[Any]:
         yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)
 
 
-def measured(measurement: Iterable[Measured | None]) -> Any:
+def run_with_progress(measurement: Iterable[Measured | None]) -> Any:
     """Run a measurement with a progress bar, and return its last result."""
     result = None
     with progress() as show:

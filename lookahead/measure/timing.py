@@ -135,7 +135,7 @@ def time_lane(lane: Lane) -> Timing:
     )
 
 
-def samples(
+def run_samples(
     models: Models, entries: Sequence[Entry], questions: Sequence[Question], repeat: int, options: Mapping[str, Any]
 ) -> Iterator[Sample | None]:
     """Time each entry on each question `repeat` times. The first entry is naive, and is repeated in each block of others.

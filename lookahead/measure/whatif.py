@@ -13,15 +13,15 @@ from typing import Any
 
 from ..core.accept import Verification, follow
 from ..core.costs import PassCosts
-from ..core.events import EMPTY, MOST_DRAFTED, Draft, MethodError, Step, TraceError, whole_number
+from ..core.events import EMPTY, MAX_DRAFTED, Draft, MethodError, Step, TraceError, whole_number
 from ..core.table import TableLM
 from ..core.tree import branch_count, depths
 from ..drafting import Drafter, Resources
 from ..engine.decode import Request
 from ..engine.decode import decode as loop
-from ..engine.ends import Ends
 from ..engine.fixed_length import FixedLength
 from ..engine.methods import method_class, options_of, text_methods
+from ..engine.stop_conditions import StopConditions
 from ..model.shape import UNLIMITED
 from ..trace.trace import Trace
 
@@ -30,7 +30,7 @@ NO_TOKEN = -1  # the target's token after the end of the recording
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class NaiveRun:
     """A naive run: token ids of the prompt and of the text, and the reason for its end.
 
     `costs` and the times are from one machine. `naive_s` is the time of the run without prefill, `verify_s` that of its passes.
@@ -45,7 +45,7 @@ class Recording:
     max_new_tokens: int | None = None
 
     @classmethod
-    def from_trace(cls, trace: Trace, costs: PassCosts | None = None) -> Recording:
+    def from_trace(cls, trace: Trace, costs: PassCosts | None = None) -> NaiveRun:
         """Return the naive lane of a trace, with the trace's costs or with `costs`.
 
         A stopped run is treated as complete. Raises a `TraceError` if there is no naive lane, or under the rejection rule.
@@ -62,17 +62,17 @@ class Recording:
         costs = costs or trace.costs.pass_costs()
         return cls(prompt, tokens, costs, naive.clock_s, verify_s, finish or "length", most)
 
-    def timed_by(self, costs: PassCosts) -> Recording:
+    def timed_by(self, costs: PassCosts) -> NaiveRun:
         """Return the same text with the predicted times of naive decoding on the machine of `costs`."""
         naive_s = len(self.tokens) * costs.pass_s(1)
         return replace(self, costs=costs, naive_s=naive_s, verify_s=naive_s)
 
-    def ends(self) -> Ends:
+    def ends(self) -> StopConditions:
         """Return end conditions that end the text at the same token."""
         n, length = len(self.tokens), len(self.prompt) + len(self.tokens)
-        return Ends(
+        return StopConditions(
             eos=frozenset(self.tokens[-1:] if self.finish == "eos" else ()),
-            most_new=self.max_new_tokens or (n if self.finish == "length" else UNLIMITED),
+            max_new_tokens=self.max_new_tokens or (n if self.finish == "length" else UNLIMITED),
             context_length=length if self.finish == "context" else UNLIMITED,
             stopped=(lambda written: len(written) >= n) if self.finish == "stop" else None,
         )
@@ -104,7 +104,7 @@ class Outcome:
         return self.naive_s / self.seconds
 
 
-def what_if(recording: Recording, method: str, k: int = 4, **options: Any) -> Outcome:
+def what_if(recording: NaiveRun, method: str, k: int = 4, **options: Any) -> Outcome:
     """Return the passes of a lookup method with draft length `k` and its options.
 
     Raises a `LookaheadError` for a method that drafts with a model, and for options out of range.
@@ -115,13 +115,13 @@ def what_if(recording: Recording, method: str, k: int = 4, **options: Any) -> Ou
     return _outcome(recording, method_class(method)(resources, options_of(method, options)), k)
 
 
-def ceiling(recording: Recording, k: int) -> Outcome:
+def oracle_outcome(recording: NaiveRun, k: int) -> Outcome:
     """Return the passes of an oracle, which drafts the next `k` tokens of the recording in zero time."""
     return _outcome(recording, _Oracle(recording), k)
 
 
-def _outcome(recording: Recording, drafter: Drafter, k: int) -> Outcome:
-    whole_number("k", k, 0, MOST_DRAFTED)
+def _outcome(recording: NaiveRun, drafter: Drafter, k: int) -> Outcome:
+    whole_number("k", k, 0, MAX_DRAFTED)
     target, rule, policy = _RecordedTarget(), _RecordedRule(recording), FixedLength(k)
     steps = loop(Request(target, drafter, policy, rule, recording.prompt, recording.ends(), details=False))
     costs, tokens = recording.costs, len(recording.tokens)
@@ -142,7 +142,7 @@ class _RecordedTarget(TableLM):
 class _RecordedRule:
     """A rule whose target token at each position is the recording's token."""
 
-    def __init__(self, recording: Recording):
+    def __init__(self, recording: NaiveRun):
         self._text = (*recording.prompt, *recording.tokens)
 
     def verify(self, logits: None, draft: Draft, context: Sequence[int]) -> Verification:
@@ -154,7 +154,7 @@ class _Oracle(Drafter):
     name = ORACLE
     summary = "drafts the next tokens of the recording"
 
-    def __init__(self, recording: Recording):
+    def __init__(self, recording: NaiveRun):
         super().__init__(Resources(rule=None), None)
         self._text = (*recording.prompt, *recording.tokens)
 

@@ -80,7 +80,7 @@ class KeyValueCache:
         self.taps = NOTHING  # numbers of the layers whose output is stored
         self._states, self._state_width = torch.empty(0), 0
 
-    def lay_out(self, columns: int) -> None:
+    def ensure_capacity(self, columns: int) -> None:
         """Prepare a pass after which the cache has at most this many columns."""
         self.capacity = max(self.capacity, capacity_for(columns))
 
@@ -117,7 +117,7 @@ class KeyValueCache:
     def copy_from(self, other: KeyValueCache) -> None:
         """Copy another cache of the same model. If this cache stores hidden states, the other must store the same."""
         length = other.length()
-        self.lay_out(length)
+        self.ensure_capacity(length)
         for layer, source in zip(self.layers, other.layers, strict=True):
             (_, heads, _, dim), keys, values = source.keys.shape, source.keys, source.values
             if layer.keys.dim() < 4 or layer.keys.shape[2] < length:

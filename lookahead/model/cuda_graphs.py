@@ -140,7 +140,7 @@ class _Cache(KeyValueCache):
         self._release.atexit = False
         self.capacity = capacity
 
-    def lay_out(self, columns: int) -> None:
+    def ensure_capacity(self, columns: int) -> None:
         capacity = self.capacity
         while capacity < columns:
             capacity *= 2
@@ -175,8 +175,8 @@ class CudaGraphs(Modules):
     def new_cache(self) -> KeyValueCache:
         return _Cache(self, self.layers)
 
-    def lay_out(self, parents: Sequence[int], base: int, first: int, cache: KeyValueCache) -> Visible:
-        cache.lay_out(base + max(len(parents), first + ROWS[-1]))
+    def prepare_rows(self, parents: Sequence[int], base: int, first: int, cache: KeyValueCache) -> Visible:
+        cache.ensure_capacity(base + max(len(parents), first + ROWS[-1]))
         if is_chain(parents):
             return Visible(base, torch.ones(len(parents), len(parents), dtype=torch.bool).tril_()[first:])
         return Visible(base, torch.tensor(ancestor_mask(parents)[first:]))

@@ -71,7 +71,7 @@ class Forward(ABC):
     def new_cache(self) -> KeyValueCache:
         """Return an empty cache for the model's layers."""
 
-    def lay_out(self, parents: Sequence[int], base: int, first: int, cache: KeyValueCache) -> Any:
+    def prepare_rows(self, parents: Sequence[int], base: int, first: int, cache: KeyValueCache) -> Any:
         """Prepare the cache for the rows from `first` on of a pass after `base` tokens; return the `rows` argument of the pass.
 
         By default it is an additive mask [1, 1, rows, base + rows], or None for a chain. A row attends to the cache and to its

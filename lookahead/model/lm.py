@@ -105,7 +105,7 @@ class CachedLM:
             positions = slice(base + first, base + len(tokens))
         else:
             positions = torch.tensor(depths(parents)[first:], device=self.device) + (base - 1)
-        rows = self.passes.lay_out(parents, base, first, self.cache)
+        rows = self.passes.prepare_rows(parents, base, first, self.cache)
         return Part(self._readable(self._rows[first:]), positions, self.cache, rows)
 
     def _readable(self, tokens: Sequence[int]) -> Sequence[int]:

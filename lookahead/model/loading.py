@@ -17,7 +17,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, Pre
 
 from ..core import memory
 from ..core.events import ModelError
-from ..core.wording import remark
+from ..core.wording import short_error
 from . import small_files
 from .forward import Forward
 from .lm import CachedLM
@@ -25,7 +25,7 @@ from .modules import ATTENTION, OTHER, Modules, forward_for, rollback_layers
 from .shape import Shape
 
 NEEDED = {"position_ids", "past_key_values", "logits_to_keep"}  # required arguments of a pass
-LEAST_CONTEXT = 128  # tokens; the measurements at load need less
+MIN_CONTEXT = 128  # tokens; the measurements at load need less
 DECODERS = ("gpt_neox",)  # decoders although their configuration has is_decoder false
 SHOWN = 3  # names of tensors in a message
 # Parts of torch's messages when a pass on shapes only needs the value of a tensor.
@@ -38,8 +38,8 @@ def load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) ->
     `spread` distributes the layers over all GPUs. Raises `ModelError` if the model does not fit, is not supported, or is
     incomplete, and any error of transformers.
     """
-    model = empty(folder)
-    attention = check(model)
+    model = meta_model(folder)
+    attention = supported_attention(model)
     fused = model._supports_sdpa and not getattr(model.config, "attn_logit_softcapping", None)  # sdpa has no soft cap
     if device.type == "cuda" and attention == ATTENTION and fused:
         attention = "sdpa"  # torch's fused attention is the fastest on a GPU
@@ -53,7 +53,7 @@ def load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) ->
         folder, attn_implementation=attention, output_loading_info=True,
         ignore_mismatched_sizes=True, **options,
     )  # fmt: skip
-    complete(folder, report)
+    require_complete(folder, report)
     if not spread:
         return forward_for(model.to(device).eval())
     if {"cpu", "disk"} & {str(layer_device) for layer_device in model.hf_device_map.values()}:
@@ -61,7 +61,7 @@ def load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) ->
     return forward_for(model.eval())
 
 
-def complete(name: str, report: Mapping[str, Any]) -> None:
+def require_complete(name: str, report: Mapping[str, Any]) -> None:
     """Raise `ModelError` if transformers' loading report names missing, unexpected or mismatched tensors."""
     faults = [
         ("lack", report["missing_keys"]),
@@ -80,7 +80,7 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(ordered[:SHOWN]) + more
 
 
-def empty(folder: str | Path) -> PreTrainedModel:
+def meta_model(folder: str | Path) -> PreTrainedModel:
     """Return the model of a folder's configuration, with shapes only. Raises `ModelError` if it describes no model."""
     small_files.check(folder)
     config = configuration(folder)
@@ -89,7 +89,9 @@ def empty(folder: str | Path) -> PreTrainedModel:
             return _built(config, ATTENTION)
         return _built(configuration(folder), "eager")
     except Exception as error:  # a wrong configuration can raise any error
-        raise small_files.fault(folder, small_files.CONFIG, f"it describes no model: {remark(error)}") from error
+        raise small_files.file_error(
+            folder, small_files.CONFIG, f"it describes no model: {short_error(error)}"
+        ) from error
 
 
 def configuration(folder: str | Path) -> PreTrainedConfig:
@@ -99,7 +101,7 @@ def configuration(folder: str | Path) -> PreTrainedConfig:
     except Exception as error:  # transformers raises many kinds of errors here
         if not (Path(folder) / small_files.CONFIG).is_file():
             raise
-        raise small_files.fault(folder, small_files.CONFIG, remark(error)) from error
+        raise small_files.file_error(folder, small_files.CONFIG, short_error(error)) from error
 
 
 def generation(folder: str | Path) -> GenerationConfig | None:
@@ -109,7 +111,7 @@ def generation(folder: str | Path) -> GenerationConfig | None:
     try:
         return GenerationConfig.from_pretrained(folder)
     except Exception as error:  # as above
-        raise small_files.fault(folder, small_files.GENERATION, remark(error)) from error
+        raise small_files.file_error(folder, small_files.GENERATION, short_error(error)) from error
 
 
 def _built(config: PreTrainedConfig, attention: str) -> PreTrainedModel:
@@ -119,7 +121,7 @@ def _built(config: PreTrainedConfig, attention: str) -> PreTrainedModel:
     return model.eval()
 
 
-def check(model: PreTrainedModel) -> str:
+def supported_attention(model: PreTrainedModel) -> str:
     """Return the name of the attention to compute a model with: `ATTENTION`, or "eager", the model's own.
 
     `model` has no weights (`empty`). Raises `ModelError` if it is not supported.
@@ -130,8 +132,8 @@ def check(model: PreTrainedModel) -> str:
         raise ModelError("model", name, f"a pass of this architecture does not accept positions; {OTHER}")
     if getattr(config, "is_decoder", None) is False and not name.startswith(DECODERS):
         raise ModelError("model", name, f"its configuration describes an encoder (is_decoder is false); {OTHER}")
-    if (length := Shape.from_config(config).context_length) < LEAST_CONTEXT:
-        hint = f"its context holds {length} tokens; choose a model with at least {LEAST_CONTEXT}."
+    if (length := Shape.from_config(config).context_length) < MIN_CONTEXT:
+        hint = f"its context holds {length} tokens; choose a model with at least {MIN_CONTEXT}."
         raise ModelError("model", name, hint)
     if config._attn_implementation == ATTENTION and _failure(model) is None:
         return ATTENTION

@@ -15,7 +15,7 @@ CONFIG, GENERATION = "config.json", "generation_config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 TOKENIZER = (TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json")
-MOST = 1e38  # the configuration of a tokenizer without a limit has 1e30
+MAX_NUMBER = 1e38  # the configuration of a tokenizer without a limit has 1e30
 NESTED = ("text_config", "rope_parameters", "rope_scaling", "transformer_layer_config", "dflash_config", "eagle_config")
 
 
@@ -28,7 +28,7 @@ def _is_size(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return (_is_whole(value) or isinstance(value, float)) and -MOST < value < MOST
+    return (_is_whole(value) or isinstance(value, float)) and -MAX_NUMBER < value < MAX_NUMBER
 
 
 def _is_list(value: Any, is_valid: Callable[[Any], bool]) -> bool:
@@ -85,15 +85,15 @@ def read(folder: str | Path, name: str) -> dict[str, Any] | None:
         text = path.read_text(encoding="utf-8")
         data = json.loads(text)
     except OSError as error:
-        raise fault(folder, name, error.strerror or type(error).__name__) from None
+        raise file_error(folder, name, error.strerror or type(error).__name__) from None
     except UnicodeDecodeError:
-        raise fault(folder, name, "it is not UTF-8 text") from None
+        raise file_error(folder, name, "it is not UTF-8 text") from None
     except (ValueError, RecursionError) as error:
-        raise fault(folder, name, f"it is not JSON: {error}" if text.strip() else "it is empty") from None
+        raise file_error(folder, name, f"it is not JSON: {error}" if text.strip() else "it is empty") from None
     if not isinstance(data, dict):
-        raise fault(folder, name, "it is not a JSON object")
+        raise file_error(folder, name, "it is not a JSON object")
     for field, value, must in _wrong(data):
-        raise fault(folder, name, f"{field} is {json.dumps(value)[:60]} and must be {must}")
+        raise file_error(folder, name, f"{field} is {json.dumps(value)[:60]} and must be {must}")
     return data
 
 
@@ -120,7 +120,7 @@ def weight_files(folder: str | Path) -> list[str]:
     names = shards(folder)
     for name in names:
         if name != Path(name).name or not (Path(folder) / name).is_file():
-            raise fault(folder, INDEX, f"it names {name}, which is missing")
+            raise file_error(folder, INDEX, f"it names {name}, which is missing")
     return names
 
 
@@ -131,13 +131,13 @@ def shards(folder: str | Path) -> list[str]:
         return []
     names = index.get("weight_map")
     if not isinstance(index.get("metadata", {}), dict):
-        raise fault(folder, INDEX, "metadata is not an object")
+        raise file_error(folder, INDEX, "metadata is not an object")
     if not isinstance(names, dict) or not names or not all(map(_is_text, names.values())):
-        raise fault(folder, INDEX, "weight_map does not map tensors to files")
+        raise file_error(folder, INDEX, "weight_map does not map tensors to files")
     return sorted(set(names.values()))
 
 
-def fault(folder: str | Path, name: str, reason: str) -> ModelError:
+def file_error(folder: str | Path, name: str, reason: str) -> ModelError:
     """Return the error for a file in a model's folder that cannot be read; `reason` explains why."""
     shown = "/".join(Path(folder).parts[-2:])
     hint = f"its configuration cannot be used: {name} cannot be read ({reason}); choose another copy of this model."

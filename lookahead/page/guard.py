@@ -10,18 +10,18 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from ..server import logging
-from ..trace.parsing import MOST_BYTES
+from ..trace.parsing import MAX_BYTES
 from . import gradio_internals
 
 INVALID = "This request is not valid. Reload the page, or read the API's description."
 FILES = "This server accepts no files. Pages send recordings and prompts as text."
 # Segments of the paths at which Gradio writes files, and of one at which it prints a URL.
 CLOSED = {"upload", "deep_link", "process_recording", "monitoring"}
-MOST_BODY = 5 * MOST_BYTES // 2  # bytes of a request: a recording as text in JSON, with its quotes escaped
+MAX_BODY = 5 * MAX_BYTES // 2  # bytes of a request: a recording as text in JSON, with its quotes escaped
 LARGE = "This request is larger than anything that a page sends."
 # A large request of a page is one text. Many values or escapes would block the interpreter while they are parsed.
-MOST_PLAIN = 1 << 20  # bytes of a request whose values are not counted
-MOST_VALUES, MOST_ESCAPES = 20_000, 8_000_000
+MAX_PLAIN = 1 << 20  # bytes of a request whose values are not counted
+MAX_VALUES, MAX_ESCAPES = 20_000, 8_000_000
 
 
 class Guard:
@@ -64,7 +64,7 @@ class Guard:
 async def _body(receive: Any) -> bytearray:
     """Return the body of a request, or its beginning if it is too large or the connection ends."""
     body, more = bytearray(), True
-    while more and len(body) <= MOST_BODY:
+    while more and len(body) <= MAX_BODY:
         message = await receive()
         body += message.get("body", b"")
         more = message.get("more_body", False)
@@ -72,15 +72,15 @@ async def _body(receive: Any) -> bytearray:
 
 
 def _is_large(body: bytearray) -> bool:
-    if len(body) <= MOST_PLAIN:
+    if len(body) <= MAX_PLAIN:
         return False
-    return len(body) > MOST_BODY or body.count(b"\\") > MOST_ESCAPES or _values(body) > MOST_VALUES
+    return len(body) > MAX_BODY or body.count(b"\\") > MAX_ESCAPES or _values(body) > MAX_VALUES
 
 
 def _values(body: bytearray) -> int:
-    """Return the number of values in a JSON body, without those inside its texts. Counting ends at `MOST_VALUES`."""
+    """Return the number of values in a JSON body, without those inside its texts. Counting ends at `MAX_VALUES`."""
     text, values, index = body.decode(errors="replace"), 0, 0
-    while values <= MOST_VALUES and index < len(text):
+    while values <= MAX_VALUES and index < len(text):
         quote = text.find('"', index)
         end = len(text) if quote < 0 else quote
         values += sum(text.count(mark, index, end) for mark in ",[{")
@@ -96,6 +96,6 @@ def _refusal(scope: Any) -> JSONResponse | None:
     size, kind = headers.get(b"content-length", b""), headers.get(b"content-type", b"")
     if not CLOSED.isdisjoint(scope["path"].split("/")) or kind.lower().lstrip().startswith(b"multipart/"):
         return JSONResponse({"error": FILES}, status_code=403)
-    if size.isdigit() and int(size) > MOST_BODY:
+    if size.isdigit() and int(size) > MAX_BODY:
         return JSONResponse({"error": LARGE}, status_code=413)
     return None

@@ -30,7 +30,7 @@ from .learn.lessons import plan
 from .parts import QUIET, exactness, markup
 
 SPARE_THREADS = 64  # for page loads and clicks
-MOST_QUEUED = 10_000
+MAX_QUEUED = 10_000
 
 
 def build(server: ServerState, log_settings: LogSettings) -> gr.Blocks:
@@ -70,7 +70,7 @@ def build(server: ServerState, log_settings: LogSettings) -> gr.Blocks:
         gradio_internals.forget_closed_sessions(page, server.forget)
         gradio_internals.report_errors(page)
     # Gradio's addresses that skip its queue are closed. `server.queue` limits how many wait; Gradio's limit is 1 with ZeroGPU.
-    return page.queue(default_concurrency_limit=1, api_open=False, max_size=MOST_QUEUED)
+    return page.queue(default_concurrency_limit=1, api_open=False, max_size=MAX_QUEUED)
 
 
 def _class() -> list[gr.Tabs]:

@@ -16,7 +16,7 @@ from ..engine.methods import method_class, read_options
 from ..measure.scenarios import DEFAULT_FAMILY
 from ..servers.addresses import is_servers
 from ..servers.race import ServerRace, race_of
-from ..trace.race import MOST_LANES, Race, race
+from ..trace.race import MAX_LANES, Race, race
 from .limits import Limits
 from .state import ServerState
 
@@ -28,7 +28,7 @@ DEFAULTS: dict[str, Any] = {
     "rule": "auto", "seed": 0, "stop": "", "chat": False, "draft": "draft", "options": "", "costs": "auto",
 }  # fmt: skip
 FIELDS = tuple(DEFAULTS)
-MOST_OPTION_CHARACTERS = 2000  # in a field other than the prompt
+MAX_OPTION_CHARACTERS = 2000  # in a field other than the prompt
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class RaceForm:
 
     def __call__(self, server: ServerState) -> Race | ServerRace:
         """Return the race. Raises `LookaheadError` if a field is wrong or exceeds the host's limits."""
-        if len(text := str(self.fields.get("options") or "")) > MOST_OPTION_CHARACTERS:
-            raise SettingsError("options", text, f"give at most {count(MOST_OPTION_CHARACTERS)} characters.")
+        if len(text := str(self.fields.get("options") or "")) > MAX_OPTION_CHARACTERS:
+            raise SettingsError("options", text, f"give at most {count(MAX_OPTION_CHARACTERS)} characters.")
         settings = options(self.fields)
         server.limits.check(self.prompt, settings.get("max_new_tokens"), len(self.methods))
         if is_servers(self.family):
@@ -99,11 +99,11 @@ def from_link(
     prompt = str(query.get("prompt", ""))
     limits.check(prompt)
     methods = [m for m in str(query.get("methods", DEFAULT_METHOD)).split(",") if m] or [DEFAULT_METHOD]
-    if len(methods) >= MOST_LANES:
-        raise MethodError("methods", ",".join(methods)[:200], f"at most {MOST_LANES - 1} in addition to naive.")
+    if len(methods) >= MAX_LANES:
+        raise MethodError("methods", ",".join(methods)[:200], f"at most {MAX_LANES - 1} in addition to naive.")
     for method in methods:
         method_class(method)
-    given = {name: str(query[name])[:MOST_OPTION_CHARACTERS] for name in FIELDS if name in query}
+    given = {name: str(query[name])[:MAX_OPTION_CHARACTERS] for name in FIELDS if name in query}
     fields = initial_values(limits) | given
     fields["chat"] = str(fields["chat"]) == "True"
     checked = options(fields)

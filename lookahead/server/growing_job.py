@@ -29,7 +29,7 @@ from .runs import Run
 from .state import ServerState
 
 LARGEST = 30_000_000  # parameters of a target: for a larger one, a head does not learn enough in minutes
-MOST = 2  # drafters in training at the same time; each stores 200 MB of text with the target's hidden states
+MAX_TRAINING = 2  # drafters in training at the same time; each stores 200 MB of text with the target's hidden states
 RACE_S, TOKENS = 20.0, 48  # seconds of training between two races, and new tokens of a race
 BACK = "Choose the models called pocket in the Race tab to grow one."
 CHANGED = "This drafter was trained for models that are no longer loaded. Press Train to grow another."
@@ -38,16 +38,16 @@ FULL = "This server is already training as many drafters as it can. Try again in
 _start_lock = Lock()
 
 
-class Drafter:
+class VisitorDrafter:
     """A head that one visitor trains for a family's models.
 
-    `learned` is the network, with the models that draft with it; None before the first step. `kept` are the models that
+    `trained` is the network, with the models that draft with it; None before the first step. `kept` are the models that
     the visitor's races use; None for the models that all visitors use.
     """
 
     def __init__(self, server: ServerState, models: Models, kept: Models | None = None):
         self.models, self.kept = models, kept
-        self.learned: tuple[Any, Models] | None = None
+        self.trained: tuple[Any, Models] | None = None
         self.job = Job("grow", lambda _: self._slices(), preemptible=True, methods=[drafter_with(BLOCK).name])
         self._server = server
         self._costs: DrafterCosts | None = None
@@ -67,10 +67,10 @@ class Drafter:
         return buffer.getvalue()
 
     def _usable(self) -> tuple[Any, Models]:
-        if not self.learned:
+        if not self.trained:
             raise Refused(NOTHING)
         self._require_loaded()
-        return self.learned
+        return self.trained
 
     def _require_loaded(self) -> None:
         if not any(family.models is self.models for family in self._server.families):
@@ -78,9 +78,9 @@ class Drafter:
 
     def _slices(self) -> Iterator[Any]:
         """Yield the `Progress` of the training, and a `Run` at the start of each race."""
-        from ..train.growing import Growing
+        from ..train.growing import BlockHeadTrainer
 
-        growing, checks, race_at = Growing(self.models), 0, 0.0
+        growing, checks, race_at = BlockHeadTrainer(self.models), 0, 0.0
         try:
             for progress in growing.slices():
                 self._require_loaded()
@@ -104,7 +104,7 @@ class Drafter:
             self._costs = cost.measure_drafter(head, self.models.target, self.models.costs.target)
         models = self.models.with_head(head, f"your own, trained for {seconds(progress.seconds)}", self._costs)
         if progress.steps:
-            self.learned = network, models
+            self.trained = network, models
         return models
 
     def _race(self, models: Models) -> Iterator[Run]:
@@ -116,7 +116,7 @@ class Drafter:
         race_job.compute(racing, run, self.job)
 
 
-def grow(server: ServerState, visitor: str) -> Drafter:
+def grow(server: ServerState, visitor: str) -> VisitorDrafter:
     """Return a new drafter for the visitor's family; its `job` trains it. Raises `Refused`, or as `check_growable`."""
     models = server.families.chosen_by(visitor).models
     check_growable(server, models)
@@ -125,10 +125,10 @@ def grow(server: ServerState, visitor: str) -> Drafter:
     with _start_lock:
         drafters = server.drafters
         others = [drafter for name, drafter in list(drafters.items()) if name != visitor]
-        if sum(not drafter.job.done.done() for drafter in others) >= MOST:
+        if sum(not drafter.job.done.done() for drafter in others) >= MAX_TRAINING:
             raise Refused(FULL)
         previous = drafters.get(visitor)
-        drafter = Drafter(server, models, previous.kept if previous and previous.models is models else None)
+        drafter = VisitorDrafter(server, models, previous.kept if previous and previous.models is models else None)
         queue.submit(drafter.job)
         drafters[visitor] = drafter
     return drafter
@@ -148,7 +148,7 @@ def check_growable(server: ServerState, models: Models) -> None:
         raise ModelError("target", name, hint)
 
 
-def find_drafter(server: ServerState, visitor: str) -> Drafter:
+def find_drafter(server: ServerState, visitor: str) -> VisitorDrafter:
     """Return the visitor's drafter. Raises `Refused` if there is none."""
     if visitor not in server.drafters:
         raise Refused(NOTHING)

@@ -14,10 +14,10 @@ from ..core.numbers import count
 from ..measure.tables import markdown_table
 
 PREFIX = "LOOKAHEAD_"
-MOST = 10**9
+MAX_AMOUNT = 10**9
 
-Amount = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)]
-PositiveInt = Annotated[int, Field(ge=1, le=MOST)]
+Amount = Annotated[float, Field(ge=0, le=MAX_AMOUNT, allow_inf_nan=False)]
+PositiveInt = Annotated[int, Field(ge=1, le=MAX_AMOUNT)]
 Switch = Annotated[bool, BeforeValidator(lambda value: {"0": False, "1": True}.get(value, value)), Field(strict=True)]
 
 

@@ -40,7 +40,7 @@ class DownloadJob(Job[None]):
         self._part = queue.submit(part)
         try:
             if self.end_reason:
-                part.leave()
+                part.cancel()
             return part.result()
         finally:
             self._part = None
@@ -48,10 +48,10 @@ class DownloadJob(Job[None]):
     def waiting(self) -> str:
         return part.waiting() if (part := self._part) else ""
 
-    def leave(self) -> None:
-        super().leave()
+    def cancel(self) -> None:
+        super().cancel()
         if part := self._part:
-            part.leave()
+            part.cancel()
 
     def _run(self) -> None:
         try:

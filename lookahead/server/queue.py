@@ -22,7 +22,7 @@ from . import logging
 from .limits import Limits
 
 T = TypeVar("T")
-FINISHED, LEFT, LIMIT, CLOSING, FAILED, REFUSED = "finished", "stopped", "limit", "closing", "failed", "refused"
+FINISHED, CANCELLED, LIMIT, CLOSING, FAILED, REFUSED = "finished", "stopped", "limit", "closing", "failed", "refused"
 FAULT = "This failed because of an error in Lookahead, not in your input. The error is logged. The results so far are shown."
 ENDED = {
     LIMIT: "Ended after {limit} s of computing, this server's limit. The results so far are shown.",
@@ -107,7 +107,7 @@ class Job(Generic[T]):
 
     @property
     def end_reason(self) -> str | None:
-        """The reason why the job must end before its work is done (LEFT, LIMIT or CLOSING), or None."""
+        """The reason why the job must end before its work is done (CANCELLED, LIMIT or CLOSING), or None."""
         if self._end_reason is None:  # it is never set back to None, because another thread may set it here
             if queue.closed:
                 self._end_reason = CLOSING
@@ -140,7 +140,7 @@ class Job(Generic[T]):
                 yield Update(values=values)
             self.result()
         finally:
-            self.leave()
+            self.cancel()
 
     def result(self) -> T | None:
         """Wait for the work and return its result.
@@ -156,11 +156,11 @@ class Job(Generic[T]):
             return value
         raise Ended(message) if (message := self.end_message) else Cancelled
 
-    def leave(self) -> None:
+    def cancel(self) -> None:
         """End the job at its next check, without waiting for it."""
-        self._end_reason = self._end_reason or LEFT
+        self._end_reason = self._end_reason or CANCELLED
         if self.done.cancel():
-            self.waited_s, self.outcome = perf_counter() - self.submitted_at, LEFT
+            self.waited_s, self.outcome = perf_counter() - self.submitted_at, CANCELLED
             queue.count(self)
 
     def waiting(self) -> str:
@@ -202,7 +202,7 @@ class Job(Generic[T]):
             self.outcome = FINISHED
             return result
         except Cancelled:
-            self.outcome = self._end_reason or LEFT
+            self.outcome = self._end_reason or CANCELLED
             return None  # a stored exception would keep its frames alive
         except LookaheadError:
             self.outcome = REFUSED

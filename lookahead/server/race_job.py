@@ -14,7 +14,7 @@ from ..trace.race import Race
 from ..trace.trace import Trace
 from . import loading_job, zero
 from .form import RaceFactory, RaceForm, link
-from .queue import FAULT, LEFT, Job, error_message, queue
+from .queue import CANCELLED, FAULT, Job, error_message, queue
 from .runs import Run, refusal
 from .state import ServerState
 
@@ -94,7 +94,7 @@ def compute(race: Race | ServerRace | zero.ZeroGpuRace, run: Run | None, job: Jo
     reason, message, lanes_left = "error", FAULT, len(race.methods)
     try:
         if isinstance(race, Race):
-            race.reading = reading
+            race.on_prefill = reading
         job.check()
         for lane_step in race:
             if lane_step is None:  # no new event from a server
@@ -108,7 +108,7 @@ def compute(race: Race | ServerRace | zero.ZeroGpuRace, run: Run | None, job: Jo
                 job.check()
         reason, message = "finished", None
     except Cancelled:
-        reason, message = ("stopped", None) if job.end_reason == LEFT else ("error", job.end_message)
+        reason, message = ("stopped", None) if job.end_reason == CANCELLED else ("error", job.end_message)
         raise
     except LookaheadError as error:  # there was no GPU, or a server failed
         message = str(error)

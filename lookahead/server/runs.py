@@ -19,8 +19,8 @@ from ..trace.wire import End, Event
 
 CAPTION = "Recorded on {cpu}; press Race to run it here."
 REAL_TIME = "Recorded on {cpu}, and played at its real speed after the first passes; press Race to run it here."
-MOST_RUNS = 64
-MOST_CHARACTERS = 64_000_000
+MAX_RUNS = 64
+MAX_CHARACTERS = 64_000_000
 GONE = "The server was restarted and has lost this run. The results so far are shown, and you can export them."
 
 
@@ -115,7 +115,7 @@ class Runs:
         with self._lock:
             self._runs[run.id] = run
             old = [stored for stored in self._runs.values() if not stored.followed and stored is not run]
-            while len(old) >= MOST_RUNS or sum(stored.size for stored in old) > MOST_CHARACTERS:
+            while len(old) >= MAX_RUNS or sum(stored.size for stored in old) > MAX_CHARACTERS:
                 del self._runs[old.pop(0).id]
 
     def resend(self, request: Any) -> str | None:

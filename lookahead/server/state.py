@@ -20,7 +20,7 @@ from ..servers.addresses import is_servers, offered
 from .limits import Limits
 from .runs import Runs
 
-MOST_CHOICES = 10_000  # of visitors to store; API clients do not report that they disconnect
+MAX_CHOICES = 10_000  # of visitors to store; API clients do not report that they disconnect
 TITLES = {DEFAULT_FAMILY: "pocket: instant", "smol": "SmolLM2: real answers"}
 
 
@@ -105,7 +105,7 @@ class Families:
     def choose(self, visitor: str, spec: str) -> None:
         self._chosen.pop(visitor, None)
         self._chosen[visitor] = spec
-        while len(self._chosen) > MOST_CHOICES:
+        while len(self._chosen) > MAX_CHOICES:
             self._chosen.pop(next(iter(self._chosen)))
 
     def forget(self, visitor: str) -> None:

@@ -27,7 +27,7 @@ from .queue import Ended
 from .state import ServerState
 
 LOADING_S, TOKEN_S = 20.0, 0.03  # of a call: to load and measure models, and per token of a lane, with drafting
-MOST_S = 120  # a shorter call gets a GPU sooner, a longer one may be refused
+MAX_S = 120  # a shorter call gets a GPU sooner, a longer one may be refused
 _gpu_states: list[ServerState] = []  # in the process with the GPU: the state with the models of its last call
 
 
@@ -41,7 +41,7 @@ def call_s(spec: str, limits: Limits, make: RaceFactory) -> int:
     form = make if isinstance(make, RaceForm) else None
     tokens = float((form and form.fields.get("max_new_tokens")) or limits.max_new_tokens)
     lanes = len(form.methods) if form else limits.max_lanes
-    return round(min(MOST_S, LOADING_S + TOKEN_S * lanes * min(tokens, limits.max_new_tokens)))
+    return round(min(MAX_S, LOADING_S + TOKEN_S * lanes * min(tokens, limits.max_new_tokens)))
 
 
 def _lane_steps(spec: str, limits: Limits, make: RaceFactory) -> Iterator[Trace | LaneStep]:

@@ -19,7 +19,7 @@ from ..core.events import LookaheadError, SettingsError
 
 SERVERS, KEY, REQUEST = "LOOKAHEAD_SERVERS", "LOOKAHEAD_SERVER_KEY_", "LOOKAHEAD_SERVER_REQUEST_"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
-MOST_SERVERS = 32
+MAX_SERVERS = 32
 PREFIX = "servers:"
 
 
@@ -85,8 +85,8 @@ def named(environ: Mapping[str, str] = os.environ) -> dict[str, Server]:
         if not equals or not NAME.fullmatch(name) or name in servers:
             raise SettingsError(SERVERS, name, 'give names and addresses: "fast=https://..., plain=https://..."')
         servers[name] = server_at(url, name, environ, SERVERS)
-    if len(servers) > MOST_SERVERS:
-        raise SettingsError(SERVERS, len(servers), f"give at most {MOST_SERVERS}.")
+    if len(servers) > MAX_SERVERS:
+        raise SettingsError(SERVERS, len(servers), f"give at most {MAX_SERVERS}.")
     return servers
 
 

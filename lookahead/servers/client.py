@@ -28,8 +28,8 @@ REFUSALS = {
     401: "it requires a valid key", 403: "it requires a valid key", 404: "it has no such model or path", 429: "it is overloaded",
     503: "it is overloaded",
 }  # fmt: skip
-MOST_LINE, MOST_LIST, MOST_BYTES = 1 << 20, 8 << 20, 64 << 20  # size of an event, of a list of models, of a response
-MOST_MESSAGE = 200  # characters of a server's error message
+MAX_LINE, MAX_LIST, MAX_BYTES = 1 << 20, 8 << 20, 64 << 20  # size of an event, of a list of models, of a response
+MAX_MESSAGE = 200  # characters of a server's error message
 DONE = "[DONE]"
 
 
@@ -128,7 +128,7 @@ class Client:
         """Return the text at a path. Raises `RemoteError`."""
         try:
             async with asyncio.timeout(self.timeouts.connect_s), self._http.stream("GET", path) as response:
-                text = await _read_up_to(response, MOST_LIST)
+                text = await _read_up_to(response, MAX_LIST)
         except (httpx2.HTTPError, OSError) as error:
             raise self._connection_error(error, self.timeouts.connect_s) from None
         if response.status_code != 200:
@@ -151,7 +151,7 @@ class Client:
             async with aclosing(response):
                 if response.status_code != 200:
                     async with within(limits.between_s):
-                        raise self._refused(response.status_code, await _read_up_to(response, MOST_LINE))
+                        raise self._refused(response.status_code, await _read_up_to(response, MAX_LINE))
                 stream = self._stream(response)
                 while True:
                     try:
@@ -183,7 +183,7 @@ class Client:
             if name == "data" and value.strip():
                 data.append(value.strip())
                 size += len(line)
-            if size > MOST_LINE:
+            if size > MAX_LINE:
                 raise self._too_long()
             if data and (is_end or len(data) == 1):
                 parsed = _parsed("\n".join(data))
@@ -201,7 +201,7 @@ class Client:
             total += len(part)
             first, *more = decoder.decode(part).split("\n")
             current += first
-            if max(map(len, (current, *more))) > MOST_LINE or total > MOST_BYTES:
+            if max(map(len, (current, *more))) > MAX_LINE or total > MAX_BYTES:
                 raise self._too_long()
             for line in more:
                 yield current
@@ -243,7 +243,7 @@ class Client:
         """Return a server's error message as one short line, without its address and key."""
         message = error.get("message") if isinstance(error, dict) else error
         line = " ".join(self.server.redact(text_in(str(message or error))).split())
-        return line if len(line) <= MOST_MESSAGE else f"{line[:MOST_MESSAGE]}..."
+        return line if len(line) <= MAX_MESSAGE else f"{line[:MAX_MESSAGE]}..."
 
 
 async def _read_up_to(response: httpx2.Response, most: int) -> str:

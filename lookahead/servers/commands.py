@@ -13,15 +13,14 @@ from ..measure import prompt_files
 from ..measure.commands import read_levels
 from ..measure.progress import Progress, questions
 from ..measure.tables import writable
-from ..measure.terminal import measured as followed
-from ..measure.terminal import show_table
+from ..measure.terminal import run_with_progress, show_table
 from ..measure.timing import Question
 from . import decision, records, report
 from .addresses import compared_servers
 from .load import rounds_of
 from .race import ServerRace
 
-MOST_AT_ONCE = 512
+MAX_AT_ONCE = 512
 COLUMNS = (
     "id", "concurrency", "tokens_per_second", "baseline_tokens_per_second", "speedup", "mean_acceptance_length",
     "draft_acceptance_rate", "identical",
@@ -30,7 +29,7 @@ COLUMNS = (
 
 def attach(arguments: Namespace) -> None:
     """Measure both servers under load, and print the report."""
-    levels = read_levels("concurrency", arguments.concurrency, MOST_AT_ONCE)
+    levels = read_levels("concurrency", arguments.concurrency, MAX_AT_ONCE)
     whole_number("max_new_tokens", arguments.max_new_tokens, 1, 100_000)
     whole_number("repeat", arguments.repeat, 1, 1000)
     sides = compared_servers(arguments.baseline, arguments.speculative)
@@ -38,7 +37,7 @@ def attach(arguments: Namespace) -> None:
     for path in filter(None, (arguments.csv, arguments.trace)):
         writable(path)  # checked before the measurement
     plan = rounds_of(levels, len(prompts), arguments.repeat)
-    measured = followed(report.measure(sides, prompts, plan, arguments.max_new_tokens))
+    measured = run_with_progress(report.measure(sides, prompts, plan, arguments.max_new_tokens))
     if arguments.csv:
         arguments.csv.write_text(csv_file(to_csv(measured)), encoding="utf-8", newline="")
     if arguments.json:
@@ -59,7 +58,7 @@ def decide(arguments: Namespace, prompts: Sequence[Question], options: Mapping[s
     sides = compared_servers(arguments.baseline, arguments.speculative)
     if others := [*filter(None, arguments.methods.split(",")), *(options.keys() - {"max_new_tokens"})]:
         raise SettingsError("servers", others[0], "servers draft as they were started; omit this option.")
-    return decision.decide(sides, prompts, arguments.seconds, options.get("max_new_tokens", decision.MOST))
+    return decision.decide(sides, prompts, arguments.seconds, options.get("max_new_tokens", decision.MAX_TOKENS))
 
 
 def acceptance(arguments: Namespace) -> None:
@@ -94,8 +93,8 @@ def _show_acceptance(summary: dict[str, Any]) -> None:
         f"pass, over {count(summary['num_spec_steps'])} passes with a draft; {percent(summary['draft_acceptance_rate'])} of the drafted tokens accepted."
     )
     headings, rows = ["position", "accepted", "tested"], []
-    for position, forecast in zip_longest(summary["by_position"], summary["tokens_a_pass"]):
+    for position, forecast in zip_longest(summary["by_position"], summary["tokens_per_pass"]):
         tested = [*(str(position[name]) for name in headings), percent(position["rate"])] if position else [""] * 4
         rows.append([*tested, *([f"k = {forecast['k']}", decimal(forecast["tokens"])] if forecast else [])])
-    forecast_headings = ["draft length", "tokens per pass"] if summary["tokens_a_pass"] else []
+    forecast_headings = ["draft length", "tokens per pass"] if summary["tokens_per_pass"] else []
     show_table([*headings, "rate", *forecast_headings], rows, [sentence], [summary["note"]])

@@ -16,11 +16,13 @@ from .addresses import RemoteError
 from .load import Plan, Sides
 
 SIZES = (2, 4, 8, 16, 32, 64)
-SLICE, MOST = 4, 64  # prompts between two checks of the time; tokens per text
+SLICE, MAX_TOKENS = 4, 64  # prompts between two checks of the time; tokens per text
 ALONE = 0.5  # share of the budget for one text at a time
 
 
-def decide(sides: Sides, questions: Sequence[Question], budget_s: float, most: int = MOST) -> Iterator[Progress | None]:
+def decide(
+    sides: Sides, questions: Sequence[Question], budget_s: float, most: int = MAX_TOKENS
+) -> Iterator[Progress | None]:
     """Measure for about `budget_s` seconds, and yield the `Report` so far, or None while there is no new result.
 
     The first few prompts are always measured. Raises `LookaheadError` for invalid input or an unreachable server.

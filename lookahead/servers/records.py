@@ -26,13 +26,13 @@ from ..trace import schema
 from ..trace.parsing import decode_text, first_error, max_entries, parse_json
 from ..trace.trace import Trace
 
-MOST_RECORDS, MOST_LINES = 20_000, 100_000
+MAX_RECORDS, MAX_LINES = 20_000, 100_000
 Number = Annotated[int, Field(ge=0, lt=1 << 40)]
-MOST_LENGTH = 4096
-Length = Annotated[int, Field(ge=0, le=MOST_LENGTH)]  # of a draft, or of its accepted tokens
+MAX_LENGTH = 4096
+Length = Annotated[int, Field(ge=0, le=MAX_LENGTH)]  # of a draft, or of its accepted tokens
 Steps = Annotated[list[Length], Field(max_length=200_000, fail_fast=True)]
 PASS_S = 0.1
-MOST_TOKENS = 10_000  # in a trace of records
+MAX_TOKENS = 10_000  # in a trace of records
 TOKEN = "\u25af "  # a box instead of text
 PROMPT = "A record has no text. "
 FIXED = "tokens after a rejection were not tested; positions that no draft reached count as the average of all others"
@@ -51,7 +51,7 @@ class AcceptanceRecord(BaseModel):
     engine: schema.Name
     mean_acceptance_length: Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e6)]
     draft_acceptance_rate: Annotated[float, Field(allow_inf_nan=False, ge=0, le=1)]
-    acceptance_histogram: Annotated[dict[Length, Number], max_entries(MOST_LENGTH + 1)]
+    acceptance_histogram: Annotated[dict[Length, Number], max_entries(MAX_LENGTH + 1)]
     num_accepted_draft_tokens: Number
     num_draft_tokens: Number
     num_spec_steps: Number
@@ -126,8 +126,8 @@ def read(data: str | bytes) -> list[AcceptanceRecord]:
         except ValidationError as error:
             field, message = first_error(error)
             raise TraceError("records", position, f"{field or 'record'}: {message}.") from None
-        if len(records) > MOST_RECORDS:
-            raise TraceError("records", position, f"a file has at most {counted(MOST_RECORDS, 'record')}.")
+        if len(records) > MAX_RECORDS:
+            raise TraceError("records", position, f"a file has at most {counted(MAX_RECORDS, 'record')}.")
     if not records:
         raise TraceError("records", "none", "give AIPerf's records, vLLM's responses, or one of our traces.")
     return records
@@ -143,8 +143,8 @@ def _documents(text: str) -> Iterator[tuple[str, Any]]:
         too_large = error  # raised later, unless the text is JSON lines
     except ValueError:
         pass
-    if (ends := text.count("\n") + text.count("\r")) > MOST_LINES:
-        raise too_large or TraceError("records", counted(ends, "line"), f"a file has at most {count(MOST_LINES)}.")
+    if (ends := text.count("\n") + text.count("\r")) > MAX_LINES:
+        raise too_large or TraceError("records", counted(ends, "line"), f"a file has at most {count(MAX_LINES)}.")
     for number, line in enumerate(lines(text), start=1):
         if line.strip():
             try:
@@ -192,7 +192,7 @@ def summarize(records: Sequence[AcceptanceRecord]) -> dict[str, Any]:
             {"position": position, "accepted": accepted, "tested": tested, "rate": accepted / tested}
             for position, (accepted, tested) in enumerate(zip(acceptance.accepted, acceptance.tested, strict=True), start=1)
         ],
-        "tokens_a_pass": [{"k": k, "tokens": _tokens(acceptance, k)} for k in range(1, 17)] if fixed else [],
+        "tokens_per_pass": [{"k": k, "tokens": _tokens(acceptance, k)} for k in range(1, 17)] if fixed else [],
         "note": FIXED if fixed else VARYING,
     }  # fmt: skip
 
@@ -223,10 +223,10 @@ def to_trace(records: Sequence[AcceptanceRecord]) -> Trace:
     """Return a trace of the first records that list their passes, within the limits. Raises `TraceError` for none."""
     detailed = [record for record in records if record.per_step_accepted and record.per_step_drafted]
     lengths = accumulate(record.num_accepted_draft_tokens + record.num_spec_steps for record in detailed)
-    fitting = [record for record, tokens in zip(detailed, lengths, strict=True) if tokens <= MOST_TOKENS]
-    playable = fitting[: schema.MOST_LANES]
+    fitting = [record for record, tokens in zip(detailed, lengths, strict=True) if tokens <= MAX_TOKENS]
+    playable = fitting[: schema.MAX_LANES]
     if not playable:
-        fault = f"none lists its passes and has at most {count(MOST_TOKENS)} tokens, so there is nothing to play"
+        fault = f"none lists its passes and has at most {count(MAX_TOKENS)} tokens, so there is nothing to play"
         hint = f"{fault}. `python -m lookahead acceptance FILE` summarizes them."
         raise TraceError("records", counted(len(records), "text"), hint)
     lanes = [_lane(record, number, len(playable)) for number, record in enumerate(playable, start=1)]

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 # Raised for unexpected events.
 UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
-MOST_COUNT = 1 << 53  # larger integers are not exact as floats
+MAX_COUNT = 1 << 53  # larger integers are not exact as floats
 REASONS = {"eos": "stop", "word": "stop", "limit": "length"}
 SPEC_DETAILS = {"return_spec_tokens_details": True}
 DRAFTED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")  # the newest name first
@@ -97,7 +97,7 @@ def ids_in(value: Any) -> tuple[int, ...]:
 def count_in(value: Any) -> int:
     """Return the count of a field, 0 for null. Raises an error of `UNREADABLE`."""
     count = int(value or 0)
-    if not 0 <= count <= MOST_COUNT:
+    if not 0 <= count <= MAX_COUNT:
         raise ValueError(value)
     return count
 

@@ -116,7 +116,7 @@ def _level(at_once: int, prompts: Sequence[Question], blocks: Sequence[Block]) -
 
 
 def _row(prompt: Question, at_once: int, baseline: Completions, speculative: Completions) -> dict[str, Any]:
-    """Return the row of one prompt at one load. `parts_at` is a token index, or a character index if a server sends no ids."""
+    """Return the row of one prompt at one load. `first_difference` is a token index, or a character index if a server sends no ids."""
     plain_rate, rate = (median(completion.tokens_per_second for completion in side) for side in (baseline, speculative))
     both = [*baseline, *speculative]
     has_ids = all(completion.ids for completion in both)
@@ -126,7 +126,7 @@ def _row(prompt: Question, at_once: int, baseline: Completions, speculative: Com
         "id": prompt.id, "concurrency": at_once, "tokens_per_second": rate, "baseline_tokens_per_second": plain_rate,
         "speedup": rate / plain_rate if plain_rate else None, **_acceptance(speculative),
         "identical": is_same if any(texts) else None,
-        "parts_at": None if is_same else first_difference(texts[0], texts[len(baseline)]),
+        "first_difference": None if is_same else first_difference(texts[0], texts[len(baseline)]),
     }  # fmt: skip
 
 

@@ -14,16 +14,16 @@ from ..core.events import TraceError
 from ..core.numbers import count, size
 from ..core.text_files import decoded
 
-MOST_BYTES = 32 << 20
-MOST_VALUES, MOST_NAMES = 1_000_000, 300_000  # of a JSON document
+MAX_BYTES = 32 << 20
+MAX_VALUES, MAX_NAMES = 1_000_000, 300_000  # of a JSON document
 LINES = 4  # factor of these limits for a file of JSON lines, which is parsed line by line
 # Characters before each value, and after each name. Those inside strings are counted too, but valid recordings have few.
 BEFORE_VALUES, AFTER_NAMES = ",[{", ":"
-MOST_ERRORS = 10_000  # if there are more, only their number is reported
-MOST_PATH = 80  # characters of the path of an error
+MAX_ERRORS = 10_000  # if there are more, only their number is reported
+MAX_PATH = 80  # characters of the path of an error
 
 
-def decode_text(data: str | bytes, what: str, max_bytes: int = MOST_BYTES) -> str:
+def decode_text(data: str | bytes, what: str, max_bytes: int = MAX_BYTES) -> str:
     """Return the text of a file of at most `max_bytes` bytes. `what` names the file in errors.
 
     Raises `TraceError` if the file is larger, not UTF-8, or has more values than a file of JSON lines may have.
@@ -50,17 +50,17 @@ def parse_json(text: str, what: str) -> Any:
 
 
 def _check(text: str, what: str, times: int = 1) -> None:
-    for plural, marks, limit in (("values", BEFORE_VALUES, MOST_VALUES), ("names", AFTER_NAMES, MOST_NAMES)):
+    for plural, marks, limit in (("values", BEFORE_VALUES, MAX_VALUES), ("names", AFTER_NAMES, MAX_NAMES)):
         if (number := sum(text.count(mark) for mark in marks)) > times * limit:
             raise TraceError(what, f"{count(number)} {plural}", f"a file has at most {count(limit)}.")
 
 
 def first_error(error: ValidationError) -> tuple[str, str]:
     """Return the path and the message of the first error. If there are too many, return "" and their number."""
-    if error.error_count() > MOST_ERRORS:
+    if error.error_count() > MAX_ERRORS:
         return "", f"it has {count(error.error_count())} errors"
     first = error.errors(include_url=False, include_input=False)[0]
-    return ".".join(str(part) for part in first["loc"])[:MOST_PATH], first["msg"]
+    return ".".join(str(part) for part in first["loc"])[:MAX_PATH], first["msg"]
 
 
 def max_entries(entries: int) -> BeforeValidator:

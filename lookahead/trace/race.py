@@ -12,11 +12,11 @@ import torch
 from ..core import processor
 from ..core.events import MethodError, Settings, Step, Test
 from ..core.version import VERSION
-from ..engine.decode import Reading
+from ..engine.decode import PrefillProgress
 from ..engine.lane import Lane, split_options
 from ..engine.methods import option_names
 from ..engine.scheduler import schedule
-from ..engine.text import Pieces
+from ..engine.text import IncrementalDetokenizer
 from . import schema
 from .trace import Trace
 from .wire import LaneStep, LaneSteps
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from ..core.options import DecodeOptions
     from ..family.models import Models
 
-MOST_LANES = 4
+MAX_LANES = 4
 Method = str | tuple[str, Mapping[str, Any]]  # a name, or a name and its options
 
 
 class Recorder:
-    """Records the steps of one lane. `pieces` is a `text.Pieces`; `decode_token` returns the text of one id."""
+    """Records the steps of one lane. `pieces` is a `text.IncrementalDetokenizer`; `decode_token` returns the text of one id."""
 
     def __init__(self, pieces: Any, decode_token: Callable[[int], str]):
         self._pieces, self._decode_token = pieces, decode_token
@@ -39,7 +39,7 @@ class Recorder:
     def record(self, step: Step) -> schema.StepRecord:
         """Append a step with the text of its tokens, and return its record."""
         draft = step.draft
-        drafted = self._pieces.drafted(draft.tokens, draft.parents) if draft.tokens else []
+        drafted = self._pieces.decode_draft(draft.tokens, draft.parents) if draft.tokens else []
         pieces = [self._pieces.add(token) for token in step.emitted]
         if step.finish and pieces and not pieces[-1]:
             pieces[-1] = self._pieces.flush()
@@ -69,9 +69,9 @@ def _copied(values: Any, *names: str) -> dict[str, Any]:
 
 
 class Race(LaneSteps):
-    """A race that yields `LaneStep`s. `result()` returns the trace so far. Set `reading` before the first step."""
+    """A race that yields `LaneStep`s. `result()` returns the trace so far. Set `on_prefill` before the first step."""
 
-    reading: Reading | None = None  # called while a long prompt is read; see `schedule`
+    on_prefill: PrefillProgress | None = None  # called while a long prompt is read; see `schedule`
 
     def __init__(self, models: Models, prompt: Any, methods: Sequence[Method], options: Mapping[str, Any]):
         named = _named(methods)
@@ -88,9 +88,9 @@ class Race(LaneSteps):
         def decode_token(token: int) -> str:
             return str(models.tokenizer.decode([token], clean_up_tokenization_spaces=False))
 
-        self._recorders = [Recorder(Pieces(models.tokenizer, ids), decode_token) for _ in self._lanes]
+        self._recorders = [Recorder(IncrementalDetokenizer(models.tokenizer, ids), decode_token) for _ in self._lanes]
         self._created = datetime.now(UTC).isoformat(timespec="seconds")
-        pieces = Pieces(models.tokenizer)
+        pieces = IncrementalDetokenizer(models.tokenizer)
         prompt_pieces = [pieces.add(token) for token in ids]
         prompt_pieces[-1] += pieces.flush() if not prompt_pieces[-1] else ""
         typed = prompt if isinstance(prompt, str) and settings.chat else None
@@ -109,7 +109,9 @@ class Race(LaneSteps):
         return self._prompt.shown
 
     def _run(self) -> Generator[LaneStep | None]:
-        for number, step, clock_s in schedule(self._lanes, lambda share: self.reading(share) if self.reading else None):
+        for number, step, clock_s in schedule(
+            self._lanes, lambda share: self.on_prefill(share) if self.on_prefill else None
+        ):
             yield LaneStep(lane=number, clock_s=clock_s, step=self._recorders[number].record(step))
 
     def _head(self, kind: str) -> schema.HeadRecord:
@@ -150,8 +152,8 @@ class Race(LaneSteps):
 
 def _named(methods: Any) -> list[tuple[str, Mapping[str, Any]]]:
     """Return methods as (name, options), or raise `MethodError`."""
-    if not isinstance(methods, (list, tuple)) or not 1 <= len(methods) <= MOST_LANES:
-        raise MethodError("methods", methods, f"give a list of 1 to {MOST_LANES} methods.")
+    if not isinstance(methods, (list, tuple)) or not 1 <= len(methods) <= MAX_LANES:
+        raise MethodError("methods", methods, f"give a list of 1 to {MAX_LANES} methods.")
     named: list[Any] = [m if isinstance(m, tuple) else (m, {}) for m in methods]
     for method in named:
         if len(method) != 2 or not isinstance(method[1], Mapping):

@@ -26,10 +26,10 @@ from .parsing import decode_text, first_error, max_entries, parse_json
 from .results import Badge, Statistics, Verdict
 
 SCHEMA = "lookahead-trace/1"
-MOST_BYTES = 12_000_000
-MOST_STEPS = 100_000
-MOST_LANES = 8
-MOST_PASSES = 16_000  # of all lanes in a file; four lanes of 2,000 tokens have at most half as many
+MAX_BYTES = 12_000_000
+MAX_STEPS = 100_000
+MAX_LANES = 8
+MAX_PASSES = 16_000  # of all lanes in a file; four lanes of 2,000 tokens have at most half as many
 
 Token = Annotated[int, Field(ge=0, lt=1 << 31)]
 Row = Annotated[int, Field(ge=-1, lt=1 << 16)]
@@ -92,7 +92,7 @@ class ModelNames(Record):
 class SettingsRecord(Record):
     """The settings in force; `rule` and `costs` are the ones applied, never "auto"."""
 
-    max_new_tokens: Annotated[int, Field(ge=1, le=MOST_STEPS)]
+    max_new_tokens: Annotated[int, Field(ge=1, le=MAX_STEPS)]
     k: Literal["auto"] | Annotated[int, Field(ge=0, le=4096)]
     temperature: Real
     top_k: NonNegativeInt
@@ -202,7 +202,7 @@ class StepRecord(Record):
     """One pass; see `events.Step`. `drafted` is a server's number of drafted tokens if it does not report the tokens."""
 
     kind: Literal["prefill", "verify"]
-    index: Annotated[int, Field(ge=0, le=MOST_STEPS)]
+    index: Annotated[int, Field(ge=0, le=MAX_STEPS)]
     draft: DraftRecord = DraftRecord()
     statuses: ByRow[Literal["accepted", "rejected", "unvisited", "window"]] = []
     path: Rows = []
@@ -251,7 +251,7 @@ class LaneRecord(Record):
     streamed: bool = False
     differs: Name = ""
     options: Annotated[dict[Name, Option], max_entries(64)] = {}
-    steps: Annotated[list[StepRecord], Field(max_length=MOST_STEPS, fail_fast=True)] = []
+    steps: Annotated[list[StepRecord], Field(max_length=MAX_STEPS, fail_fast=True)] = []
 
     @property
     def tokens(self) -> list[int]:
@@ -284,7 +284,7 @@ class RaceRecord(Record):
     settings: SettingsRecord
     prompt: PromptRecord
     costs: Costs
-    lanes: Annotated[list[LaneRecord], Field(max_length=MOST_LANES, fail_fast=True)]
+    lanes: Annotated[list[LaneRecord], Field(max_length=MAX_LANES, fail_fast=True)]
 
     @model_validator(mode="before")
     @classmethod
@@ -292,8 +292,8 @@ class RaceRecord(Record):
         """Raise `ValueError` for more passes than a page can show, before any of them is validated."""
         lanes = data.get("lanes") if isinstance(data, dict) else None
         steps = [lane.get("steps") for lane in lanes if isinstance(lane, dict)] if isinstance(lanes, list) else []
-        if (passes := sum(len(entries) for entries in steps if isinstance(entries, list))) > MOST_PASSES:
-            raise ValueError(f"{count(passes)} passes, at most {count(MOST_PASSES)} are allowed")
+        if (passes := sum(len(entries) for entries in steps if isinstance(entries, list))) > MAX_PASSES:
+            raise ValueError(f"{count(passes)} passes, at most {count(MAX_PASSES)} are allowed")
         return data
 
     def to_json(self, indent: int | None = None) -> str:
@@ -302,7 +302,7 @@ class RaceRecord(Record):
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Return the trace in a JSON text. Raises `TraceError` with the first error."""
-        text = decode_text(text, "trace", MOST_BYTES)
+        text = decode_text(text, "trace", MAX_BYTES)
         try:
             return cls.model_validate(parse_json(text, "trace"))
         except ValidationError as error:
@@ -323,8 +323,8 @@ class RaceRecord(Record):
         accepted = [s.accepted for s in steps]
         tokens, clock = len(record.tokens), record.clock_s
         rows = sum(s.tested for s in steps)
-        rate = tokens / clock if clock >= verdict.LEAST_S else None
-        base = len(naive.tokens) / naive.clock_s if naive and naive.clock_s >= verdict.LEAST_S else None
+        rate = tokens / clock if clock >= verdict.MIN_S else None
+        base = len(naive.tokens) / naive.clock_s if naive and naive.clock_s >= verdict.MIN_S else None
         return Statistics(
             method=record.method,
             new_tokens=tokens,
@@ -340,7 +340,7 @@ class RaceRecord(Record):
             accepted_histogram=histogram(accepted),
             speedup=rate / base if rate and base else None,
             finish=record.steps[-1].finish if record.steps else None,
-            other_fraction=sum(s.other_s for s in steps) / clock if clock >= verdict.LEAST_S else None,
+            other_fraction=sum(s.other_s for s in steps) / clock if clock >= verdict.MIN_S else None,
         )
 
     def agreement(self, lane: int) -> Badge | None:
@@ -351,7 +351,7 @@ class RaceRecord(Record):
         """Return the predicted times of a lane's passes; None for an opaque lane, and for one that has not run."""
         record, costs = self.lanes[lane], self.costs.pass_costs()
         priced = costs.price_passes(record.verified, record.options.get("draft"), level_rows(record.options))
-        return None if record.opaque or not record.verified or min(priced.plain_s, priced.seconds) <= 0 else priced
+        return None if record.opaque or not record.verified or min(priced.naive_s, priced.seconds) <= 0 else priced
 
     def verdict(self, lane: int = -1) -> Verdict | None:
         """Return one sentence on why a lane was fast or slow, with the arithmetic."""

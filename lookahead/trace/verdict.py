@@ -8,8 +8,8 @@ from . import agreement as agreements
 from .agreement import Outcome
 from .results import Badge, Statistics, Trust, Verdict
 
-LEAST_S = 1e-9  # seconds: the shortest time that a clock measures
-LEAST_PASSES = 8  # naive passes needed to judge whether the clock is steady
+MIN_S = 1e-9  # seconds: the shortest time that a clock measures
+MIN_PASSES = 8  # naive passes needed to judge whether the clock is steady
 STEADY = 2.0  # largest ratio of the slowest tenth to the fastest: the context grows, and clock rates vary
 
 
@@ -19,7 +19,7 @@ def explain(race: Any, lane: int) -> Verdict | None:
     if naive is None or record is naive or not record.verified or not naive.verified:
         return None
     stats, base = race.stats(lane), race.stats(race.lanes.index(naive))
-    if not stats.speedup or sum(step.verify_s for step in naive.verified) < LEAST_S:
+    if not stats.speedup or sum(step.verify_s for step in naive.verified) < MIN_S:
         return None  # nothing was written, or a clock did not run
     predicted = race.predicted(lane)
     tokens, passes, gain = stats.new_tokens, stats.num_spec_steps, stats.speedup
@@ -39,7 +39,7 @@ def explain(race: Any, lane: int) -> Verdict | None:
         arithmetic += details
     if predicted is not None:
         arithmetic.append(
-            f"predicted by calibration = {tokens} x {seconds(predicted.plain_s)} / "
+            f"predicted by calibration = {tokens} x {seconds(predicted.naive_s)} / "
             f"({seconds(predicted.verify_s)} verifying + {seconds(predicted.draft_s)} drafting) = {ratio(predicted.speedup)}"
         )
     sentence += ending(record, race.prompt)
@@ -89,7 +89,7 @@ def agreement(race: Any, lane: int) -> Badge | None:
 def trust(race: Any) -> Trust | None:
     """Return whether naive's passes took about equally long; None for too few passes. Other programs can slow them."""
     naive = race.naive()
-    if naive is None or naive.opaque or len(naive.verified) < LEAST_PASSES:
+    if naive is None or naive.opaque or len(naive.verified) < MIN_PASSES:
         return None
     times = sorted(step.seconds for step in naive.verified)
     low, high = times[len(times) // 10], times[-1 - len(times) // 10]

@@ -32,7 +32,7 @@ class Begin(Event):
     """The first event: the trace without its steps.
 
     `link` is the query that describes this race. `at` is the pass of the last lane at which a link sets the playhead.
-    `modelled` are the sources of drafts that a draft model or a trained head computes.
+    `model_sources` are the sources of drafts that a draft model or a trained head computes.
     """
 
     kind: Literal["begin"] = "begin"
@@ -40,7 +40,7 @@ class Begin(Event):
     caption: str | None = None
     link: str | None = None
     at: int | None = Field(default=None, validation_alias=AliasChoices("pass", "at"), serialization_alias="pass")
-    modelled: list[str] = Field(default_factory=lambda: list(level_rows({})))
+    model_sources: list[str] = Field(default_factory=lambda: list(level_rows({})))
     trace: RaceRecord
 
     @field_serializer("trace")

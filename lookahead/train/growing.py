@@ -62,7 +62,7 @@ class Progress:
     checks: int = 0
 
 
-class Text(NamedTuple):
+class TextBatch(NamedTuple):
     """A batch of texts: ids and likeliest next tokens [texts, tokens], hidden states [texts, tokens, taps * hidden]."""
 
     ids: torch.Tensor
@@ -70,7 +70,7 @@ class Text(NamedTuple):
     likeliest: torch.Tensor
 
 
-class Growing:
+class BlockHeadTrainer:
     """A head in training, with its target and the latest texts; `slices` trains it.
 
     `seed` determines the initial weights and the random draws. The order of writing and training depends on the clock.
@@ -87,7 +87,7 @@ class Growing:
         self._optimizers = optimizers(self.network)
         self._bfloat16 = _bfloat16_is_faster(target.device, self.network.shape.hidden)
         self._writer = _writer(target, torch.bfloat16 if self._bfloat16 else torch.float32)
-        self._texts: list[Text] = []
+        self._texts: list[TextBatch] = []
         self._openings = [models.tokenizer(text)["input_ids"] for text in OPENINGS]
 
     def slices(self) -> Iterator[Progress]:
@@ -97,7 +97,7 @@ class Growing:
             start = perf_counter()
             with threads.using(1):  # more threads would wait for each other, and for a browser on the same machine
                 next(work)
-            self._note(seconds=self.progress.seconds + perf_counter() - start)
+            self._update_progress(seconds=self.progress.seconds + perf_counter() - start)
             yield self.progress
 
     def copied(self) -> BlockNetwork:
@@ -105,7 +105,7 @@ class Growing:
         passes = self._target.passes
         return copy.deepcopy(self.network).requires_grad_(False).to(passes.device, passes.dtype).eval()
 
-    def _note(self, **changes) -> None:
+    def _update_progress(self, **changes) -> None:
         self.progress = replace(self.progress, **changes)
 
     def _work(self) -> Iterator[None]:
@@ -149,10 +149,10 @@ class Growing:
                 drawn = (logits / heat.clamp_min(1e-2)[:, None]).softmax(-1).multinomial(1, generator=self._draws)[:, 0]
                 ids = torch.where(heat > 0, drawn, likeliest)
                 ids = torch.where(planned[:, position] >= 0, planned[:, position], ids)
-                self._note(tokens=self.progress.tokens + texts)
+                self._update_progress(tokens=self.progress.tokens + texts)
                 yield
             ids, states, likeliest = (torch.stack(part, 1).to(device) for part in zip(*steps, strict=True))
-            self._texts = [*self._texts[1 - KEPT_BATCHES :], Text(ids, states, likeliest)]
+            self._texts = [*self._texts[1 - KEPT_BATCHES :], TextBatch(ids, states, likeliest)]
 
     def _plan(self, planned: torch.Tensor) -> int:
         """Write an opening into `planned` [tokens]; return its length."""
@@ -183,7 +183,7 @@ class Growing:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         now, before = float(loss.detach()), self.progress.loss
-        self._note(steps=steps, loss=now if before is None else SMOOTH * before + (1 - SMOOTH) * now)
+        self._update_progress(steps=steps, loss=now if before is None else SMOOTH * before + (1 - SMOOTH) * now)
 
     def _measure(self) -> Iterator[None]:
         """Measure tokens per pass after held-out prompts, greedily, with one prompt per slice."""
@@ -193,7 +193,7 @@ class Growing:
             more = verified_passes(head, self._target, ids, self._models.eos, CHECKED_TOKENS)
             emitted, passes = emitted + more[0], passes + more[1]
             yield
-        self._note(accepted=emitted / passes, checks=self.progress.checks + 1)
+        self._update_progress(accepted=emitted / passes, checks=self.progress.checks + 1)
 
 
 def _writer(target: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:

@@ -15,7 +15,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, linear, log_so
 from transformers import PreTrainedModel
 
 from ..model.heads.head import NETWORKS
-from ..model.heads.shape import BLOCK, EAGLE, MEDUSA, HeadShape, usual_taps
+from ..model.heads.shape import BLOCK, EAGLE, MEDUSA, HeadShape, default_taps
 from ..model.shape import Shape
 from .rows import Rows, target_outputs
 
@@ -43,7 +43,7 @@ def new_head(
     config = target.config
     heads, dim = config.num_attention_heads, getattr(config, "head_dim", None)
     sizes = {
-        "hidden": config.hidden_size, "vocab": config.vocab_size, "taps": usual_taps(kind, config.num_hidden_layers),
+        "hidden": config.hidden_size, "vocab": config.vocab_size, "taps": default_taps(kind, config.num_hidden_layers),
         "slots": SLOTS.get(kind, 1), "layers": LAYERS[kind], "eps": config.rms_norm_eps,
     }  # fmt: skip
     if kind == MEDUSA:

@@ -9,13 +9,13 @@ from torch.nn.functional import cross_entropy, kl_div, log_softmax
 from .rows import Rows
 
 
-def next_token(model: nn.Module, ids: torch.Tensor) -> torch.Tensor:
+def cross_entropy_loss(model: nn.Module, ids: torch.Tensor) -> torch.Tensor:
     """Return the mean cross-entropy in nats of ids [rows, length + 1]."""
     logits = model(input_ids=ids[:, :-1], use_cache=False).logits
     return cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].flatten())
 
 
-def like(teacher: nn.Module) -> Callable[[nn.Module, torch.Tensor], torch.Tensor]:
+def distillation_loss(teacher: nn.Module) -> Callable[[nn.Module, torch.Tensor], torch.Tensor]:
     """Return the loss of a student of `teacher`: KL(teacher || student) in nats per token (Hinton et al. 2015).
 
     The chance that a sampled token is rejected, the total variation, is at most the square root of half of it (Pinsker).
@@ -30,7 +30,7 @@ def like(teacher: nn.Module) -> Callable[[nn.Module, torch.Tensor], torch.Tensor
     return distance
 
 
-def like_writing(likeliest_weight: float) -> Callable[[nn.Module, Rows], torch.Tensor]:
+def stored_distillation_loss(likeliest_weight: float) -> Callable[[nn.Module, Rows], torch.Tensor]:
     """Return the loss of `like` for the target's stored distributions. All tokens that are not stored count as one.
 
     It adds `likeliest_weight` times the negative log-probability of the target's likeliest token, because a greedy draft is accepted

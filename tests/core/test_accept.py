@@ -21,8 +21,8 @@ from lookahead.core.events import EMPTY, Draft, Settings
 from lookahead.core.table import TableLM
 from lookahead.drafting import DRAFTERS, Drafter, Resources
 from lookahead.engine.decode import Request, decode
-from lookahead.engine.ends import Ends
 from lookahead.engine.fixed_length import FixedLength
+from lookahead.engine.stop_conditions import StopConditions
 from lookahead.measure import bugs
 from lookahead.model.heads.head import NETWORKS, Head
 from lookahead.model.heads.shape import HeadShape
@@ -195,7 +195,7 @@ def test_the_rejection_rule_holds_for_trained_heads(name, small):
 
     @torch.inference_mode()
     def steps(settings):
-        rule, ends = accept.rule_for(settings), Ends(frozenset(), LENGTH, target.context_length)
+        rule, ends = accept.rule_for(settings), StopConditions(frozenset(), LENGTH, target.context_length)
         drafter = DRAFTERS[name](Resources(rule, head), DRAFTERS[name].Options())
         return list(decode(Request(target, drafter, FixedLength(settings.k), rule, PROMPT, ends, details=False)))
 

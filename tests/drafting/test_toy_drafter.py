@@ -11,7 +11,7 @@ from lookahead.drafting import DRAFTERS
 from lookahead.engine.external import EXTERNAL
 from lookahead.engine.methods import all_methods, method_class, methods_for, methods_with
 from lookahead.measure import batches, bench, tables
-from lookahead.measure.whatif import Recording, what_if
+from lookahead.measure.whatif import NaiveRun, what_if
 from lookahead.page import race_tab
 from lookahead.page.lab import drafters
 from lookahead.server.limits import Limits
@@ -38,7 +38,7 @@ def test_it_races_and_emits_the_same_text_as_naive(models, toy, k, temperature):
     assert drafted and {source for draft in drafted for source in draft.sources} == {toy.name}
     priced, begun = trace.predicted(1), wire.Begin(trace=trace, live=False).to_dict()
     assert (priced.draft_s > 0) == toy.needs_draft, "what a draft model costs is in the prediction"
-    assert (toy.name in begun["modelled"]) == toy.needs_draft
+    assert (toy.name in begun["model_sources"]) == toy.needs_draft
 
 
 def test_it_is_offered_if_its_model_is_loaded(models, toy):
@@ -63,7 +63,7 @@ def test_the_bench_measures_it(models, toy):
 def test_what_if_recomputes_it_if_it_drafts_from_the_text_alone(models, monkeypatch):
     monkeypatch.setitem(DRAFTERS, Echo.name, Echo)
     real = finished(lookahead.race(models, PROMPT, ["naive", Echo.name], max_new_tokens=24, k=2))
-    outcome = what_if(Recording.from_trace(real), Echo.name, 2)
+    outcome = what_if(NaiveRun.from_trace(real), Echo.name, 2)
     assert [step.emitted for step in outcome.steps] == [tuple(step.emitted) for step in real.lanes[1].verified]
 
 

@@ -16,10 +16,10 @@ from lookahead.drafting.base import HEAD_TOKENS
 from lookahead.drafting.draft import DraftModel
 from lookahead.engine.decode import Request, decode
 from lookahead.engine.draft_length import AdaptiveLength
-from lookahead.engine.ends import Ends
 from lookahead.engine.fixed_length import FixedLength
 from lookahead.engine.lane import Lane
 from lookahead.engine.steps import up_to_end
+from lookahead.engine.stop_conditions import StopConditions
 
 METHODS = tuple(DRAFTERS)
 METHODS_WITHOUT_NAIVE = [m for m in METHODS if m != "naive"]
@@ -86,7 +86,7 @@ def test_bookkeeping_of_every_step():
 
 def test_only_the_last_token_is_missing_from_the_cache():
     target, rule = TableLM(10), rule_for(Settings())
-    ends = Ends(frozenset(), 30, target.context_length)
+    ends = StopConditions(frozenset(), 30, target.context_length)
     context = [1, 2, 3]
     for step in decode(Request(target, drafting(rule, TableLM(10, seed=4)), FixedLength(3), rule, context, ends)):
         context = context + list(step.emitted)
@@ -95,7 +95,7 @@ def test_only_the_last_token_is_missing_from_the_cache():
 
 def test_a_consumer_that_stops_early_leaves_the_models_usable():
     target, draft, rule = TableLM(10), TableLM(10, seed=4), rule_for(Settings())
-    ends = Ends(frozenset(), 30, target.context_length)
+    ends = StopConditions(frozenset(), 30, target.context_length)
     whole = emitted(decode(Request(target.fresh(), drafting(rule, draft.fresh()), FixedLength(3), rule, [1, 2], ends)))
     running = decode(Request(target, drafting(rule, draft), FixedLength(3), rule, [1, 2], ends))
     next(running), next(running), next(running)
@@ -273,8 +273,8 @@ def test_a_wrong_parent_changes_the_logits():
 def test_lookups_pause_if_they_lose_time():
     """In a batch the share of a text in a pass may be as short as a lookup."""
 
-    def lookups(plain_s, accepted):
-        policy, count = AdaptiveLength(lambda rows, branches: plain_s, 8), 0
+    def lookups(naive_s, accepted):
+        policy, count = AdaptiveLength(lambda rows, branches: naive_s, 8), 0
         for index in range(400):
             if policy.limit("ngram"):
                 count += 1
@@ -283,16 +283,16 @@ def test_lookups_pause_if_they_lose_time():
                 policy.observe(Step("verify", index, draft, statuses, emitted=(1,) * (1 + accepted), origins=origins))
         return count
 
-    assert lookups(plain_s=100 * LOOKUP_S, accepted=0) == lookups(plain_s=5 * LOOKUP_S, accepted=1) == 400
-    assert 3 < lookups(plain_s=5 * LOOKUP_S, accepted=0) < 40
+    assert lookups(naive_s=100 * LOOKUP_S, accepted=0) == lookups(naive_s=5 * LOOKUP_S, accepted=1) == 400
+    assert 3 < lookups(naive_s=5 * LOOKUP_S, accepted=0) < 40
 
 
 def test_a_drafter_that_is_too_expensive_for_a_shared_pass_is_paused_from_the_start():
-    def first_draft(plain_s):
-        policy = AdaptiveLength(lambda rows, branches: plain_s + 0.01 * rows, 8, {"head": DraftCost(0.2, 0.1)})
+    def first_draft(naive_s):
+        policy = AdaptiveLength(lambda rows, branches: naive_s + 0.01 * rows, 8, {"head": DraftCost(0.2, 0.1)})
         return next(n for n in range(500) if policy.limit("head"))
 
-    assert first_draft(plain_s=2.0) == 0 and first_draft(plain_s=0.1) > 20
+    assert first_draft(naive_s=2.0) == 0 and first_draft(naive_s=0.1) > 20
 
 
 def test_nothing_is_drafted_after_the_end():

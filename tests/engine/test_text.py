@@ -10,7 +10,7 @@ from tokenizers import models as kinds
 from transformers import PreTrainedTokenizerFast
 
 from lookahead.core.events import PromptError
-from lookahead.engine.text import Pieces, StopStrings, encode_prompt
+from lookahead.engine.text import IncrementalDetokenizer, StopStrings, encode_prompt
 
 TEXTS = (
     "Hello, world.", "na\u00efve caf\u00e9 \u2014 \u201cquoted\u201d", "\U0001f438\U0001f44d\U0001f3fd \U0001f468\u200d\U0001f469\u200d\U0001f467",
@@ -21,7 +21,7 @@ TEXTS = (
 @pytest.mark.parametrize("text", TEXTS)
 def test_pieces_join_to_the_text(models, text):
     ids = models.tokenizer(text)["input_ids"]
-    pieces = Pieces(models.tokenizer)
+    pieces = IncrementalDetokenizer(models.tokenizer)
     parts = [pieces.add(token) for token in ids]
     assert "".join(parts) + pieces.flush() == text
     assert not any("\ufffd" in part for part in parts)
@@ -30,14 +30,14 @@ def test_pieces_join_to_the_text(models, text):
 def test_a_character_arrives_once_on_the_token_that_completes_it(models):
     ids = models.tokenizer("\U0001f438")["input_ids"]
     assert len(ids) > 1, "four bytes, several tokens"
-    pieces = Pieces(models.tokenizer)
+    pieces = IncrementalDetokenizer(models.tokenizer)
     assert [pieces.add(token) for token in ids] == [""] * (len(ids) - 1) + ["\U0001f438"]
 
 
 def test_broken_bytes_delay_only_a_few_tokens(models):
     half = models.tokenizer("\U0001f438")["input_ids"][0]
     following = models.tokenizer(" and then some more words, one after another")["input_ids"]
-    pieces = Pieces(models.tokenizer)
+    pieces = IncrementalDetokenizer(models.tokenizer)
     out = [pieces.add(token) for token in [half, *following]]
     assert "".join(out).endswith("one after another")
 
@@ -46,7 +46,7 @@ def test_random_ids_join_to_what_the_tokenizer_decodes(models):
     draws = random.Random(0)
     for _ in range(50):
         ids = [draws.randrange(4096) for _ in range(60)]
-        pieces = Pieces(models.tokenizer)
+        pieces = IncrementalDetokenizer(models.tokenizer)
         joined = "".join(pieces.add(token) for token in ids) + pieces.flush()
         whole = models.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         assert joined.replace("\ufffd", "") == whole.replace("\ufffd", "")
@@ -54,12 +54,12 @@ def test_random_ids_join_to_what_the_tokenizer_decodes(models):
 
 def test_drafted_rows_are_decoded_after_their_ancestors(models):
     tok = models.tokenizer
-    pieces = Pieces(tok, tok("Once upon a")["input_ids"])
+    pieces = IncrementalDetokenizer(tok, tok("Once upon a")["input_ids"])
     frog = tok("\U0001f438")["input_ids"]
     time = tok(" time")["input_ids"]
     tokens = [*frog, *time]
     parents = [*range(-1, len(frog) - 1), -1, *range(len(frog), len(frog) + len(time) - 1)]
-    drafted = pieces.drafted(tokens, parents)
+    drafted = pieces.decode_draft(tokens, parents)
     assert "".join(drafted[: len(frog)]) == "\U0001f438"
     assert "".join(drafted[len(frog) :]) == " time"
 

@@ -4,7 +4,7 @@ import pytest
 
 import lookahead
 from lookahead import LookaheadError, SettingsError
-from lookahead.core.events import MOST_SEED, Settings
+from lookahead.core.events import MAX_SEED, Settings
 from lookahead.server import form
 
 
@@ -78,12 +78,10 @@ def test_a_seed_that_a_browser_cannot_represent_is_refused(seed):
 
 
 def test_the_largest_seed_is_the_same_everywhere(models):
-    assert (
-        form.options({"seed": str(MOST_SEED)})["seed"] == form.options({"seed": float(MOST_SEED)})["seed"] == MOST_SEED
-    )
+    assert form.options({"seed": str(MAX_SEED)})["seed"] == form.options({"seed": float(MAX_SEED)})["seed"] == MAX_SEED
     for rule in ("coupled", "rejection"):
-        options = {"temperature": 1.0, "rule": rule, "max_new_tokens": 4, "seed": MOST_SEED}
+        options = {"temperature": 1.0, "rule": rule, "max_new_tokens": 4, "seed": MAX_SEED}
         for method in ("draft", "hf-generate"):
             race = lookahead.race(models, "Once", ["naive", method], **options)
             assert all(lane_step.step for lane_step in race)
-            assert lookahead.Trace.from_json(race.result().to_json()).settings.seed == MOST_SEED
+            assert lookahead.Trace.from_json(race.result().to_json()).settings.seed == MAX_SEED

@@ -16,7 +16,7 @@ from lookahead.model.lm import CachedLM
 def counts(monkeypatch):
     """A function that sets the time of passes for each number of threads."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(threads, "MOST", 8)
+    monkeypatch.setattr(threads, "MAX_THREADS", 8)
     before = torch.get_num_threads()
 
     def timed(seconds, functions):

@@ -10,7 +10,7 @@ from conftest import tiny
 import lookahead
 from lookahead import kernels
 from lookahead.core.accept import rule_for
-from lookahead.core.events import LEAST_DIVISOR, Settings
+from lookahead.core.events import MIN_DIVISOR, Settings
 from lookahead.core.lm import DRAFTED_AT_ONCE, draft_tokens
 from lookahead.core.policy import StopRule
 from lookahead.core.tree import ancestors, depths
@@ -113,8 +113,8 @@ def test_tokens_are_drafted_singly_if_more_than_logits_decide(models, settings):
 @pytest.mark.parametrize("method", ["draft", "block"])
 def test_minimal_temperature_and_penalty_give_finite_numbers(models, method):
     for changes in (
-        {"temperature": LEAST_DIVISOR},
-        {"repetition_penalty": LEAST_DIVISOR, "temperature": LEAST_DIVISOR},
+        {"temperature": MIN_DIVISOR},
+        {"repetition_penalty": MIN_DIVISOR, "temperature": MIN_DIVISOR},
     ):
         race = lookahead.race(models, PROMPT, methods=["naive", method], max_new_tokens=12, **changes)
         for _ in race:

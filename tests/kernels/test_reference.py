@@ -17,8 +17,8 @@ from lookahead.drafting.base import Resources
 from lookahead.drafting.draft import DraftModel
 from lookahead.drafting.naive import Naive
 from lookahead.engine.decode import Request, decode
-from lookahead.engine.ends import Ends
 from lookahead.engine.fixed_length import FixedLength
+from lookahead.engine.stop_conditions import StopConditions
 from lookahead.model.lm import CachedLM
 from lookahead.model.reference import Reference
 
@@ -84,7 +84,7 @@ def test_a_branch_has_the_logits_of_the_same_chain(text):
 
 def test_the_reference_decodes_through_the_loop():
     """With the reference as target, drafting emits the same tokens as naive decoding, in fewer passes."""
-    rule, prompt, ends = rule_for(Settings()), [1, 312, 520, 261], Ends(frozenset(), 24, 512)
+    rule, prompt, ends = rule_for(Settings()), [1, 312, 520, 261], StopConditions(frozenset(), 24, 512)
 
     def steps(drafter):
         return list(decode(Request(Reference.load(POCKET / "target"), drafter, FixedLength(4), rule, prompt, ends)))

@@ -58,7 +58,7 @@ def test_the_report_has_reasons(report, models):
     assert document["limit"]["perfect"] >= document["limit"]["now"] > 1 and document["change"]
     assert set(document) >= {"machine", "models", "exactness", "options", "stops_paying_at", "at_once", "rows", "note"}
     assert set(document["methods"][0]) == {
-        "method", "prompts", "speedup", "interval", "acceptance", "identical", "let_go", "tokens_per_pass",
+        "method", "prompts", "speedup", "interval", "acceptance", "identical", "dropped", "tokens_per_pass",
         "drafted_per_pass", "depth_per_pass", "pass_cost", "verify_cost", "draft_cost",
     }  # fmt: skip
 

@@ -14,7 +14,7 @@ from lookahead.core.costs import CostCurve, DrafterCosts, PassCosts, PricedRun
 from lookahead.measure import experiments, sweeps, tables
 from lookahead.measure.decision import Level
 from lookahead.measure.experiments import CLAIMED, EXPERIMENTS, HELPS, HURTS, NEWER, NOT, TABLE, UNSURE, Result
-from lookahead.measure.progress import Arm, Row, because, difference, questions, row_of
+from lookahead.measure.progress import Arm, Row, explain_difference, explain_speedup, questions, row_of
 from lookahead.measure.timing import Question, Sample, Timing, read_entry
 
 TINY = {"repeats": 1, "prompts": 1, "tokens": 6}
@@ -61,12 +61,14 @@ def test_a_row_by_hand():
 
 def test_sentences_follow_from_the_numbers():
     fast, slow = Arm.from_rows("fast", "draft", [row()]), Arm.from_rows("slow", "draft", [row(0.8, 1.2, 1.5, 0.1)])
-    assert "70% of the tested tokens were accepted" in because(fast) and "3.00 / 1.50 = 2.00x" in because(fast)
-    assert "mainly in tokens per pass" in difference(fast, slow)
+    assert "70% of the tested tokens were accepted" in explain_speedup(
+        fast
+    ) and "3.00 / 1.50 = 2.00x" in explain_speedup(fast)
+    assert "mainly in tokens per pass" in explain_difference(fast, slow)
     expensive = Arm.from_rows("expensive", "draft", [row(1.0, 2.9, 2.9)])
-    assert "mainly in the cost of a pass" in difference(fast, expensive)
-    assert "no tokens were drafted" in because(Arm.from_rows("idle", "draft", [row(1.0, 1.0, 1.0, None, 0.0)]))
-    assert "not measured" in because(Arm("none", "draft"))
+    assert "mainly in the cost of a pass" in explain_difference(fast, expensive)
+    assert "no tokens were drafted" in explain_speedup(Arm.from_rows("idle", "draft", [row(1.0, 1.0, 1.0, None, 0.0)]))
+    assert "not measured" in explain_speedup(Arm("none", "draft"))
 
 
 def test_a_claim_does_not_repeat_its_title():
@@ -176,7 +178,7 @@ def test_an_experiment_may_be_closed_and_its_results_remain(models):
             break
     running.close()
     assert update.result.arms[0].rows and update.done < update.total
-    assert because(update.result.arms[0])
+    assert explain_speedup(update.result.arms[0])
     assert emitted(lookahead.decode(models, "Once", method="draft", max_new_tokens=4))
 
 

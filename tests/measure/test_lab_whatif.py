@@ -13,7 +13,7 @@ from lookahead import Settings, Trace, TraceError
 from lookahead.core.costs import CostCurve, PassCosts
 from lookahead.core.table import TableLM
 from lookahead.engine.lane import Lane
-from lookahead.measure.whatif import Recording, ceiling, what_if
+from lookahead.measure.whatif import NaiveRun, oracle_outcome, what_if
 
 COSTS = PassCosts(CostCurve((1, 2, 3, 5, 9, 17, 33), (0.005, 0.0052, 0.0054, 0.0058, 0.0066, 0.0078, 0.01), 0.0003))
 SETTINGS = (
@@ -42,7 +42,7 @@ def assert_same_passes(models, prompt, recording, outcome, real, lane, **options
 def recorded(prompt, tokens, finish="length", max_new_tokens=None):
     """Return a naive run with the pass times of the cost curve."""
     naive_s = len(tokens) * COSTS.pass_s(1)
-    return Recording(tuple(prompt), tuple(tokens), COSTS, naive_s, naive_s, finish, max_new_tokens)
+    return NaiveRun(tuple(prompt), tuple(tokens), COSTS, naive_s, naive_s, finish, max_new_tokens)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.9], ids=["greedy", "coupled"])
@@ -83,17 +83,17 @@ def test_the_text_ends_at_the_same_token(method, k, options, finish):
 
 def test_a_trace_is_a_recording():
     race = trace(lane("naive"), lane("ngram", k=4))
-    recording = Recording.from_trace(race)
+    recording = NaiveRun.from_trace(race)
     assert recording.naive_s == pytest.approx(race.naive().clock_s)
     outcome = what_if(recording, "ngram", 4)
     assert shape(outcome.steps)[0][5] == tuple(race.naive().tokens[:1])
     assert [t for s in outcome.steps for t in s.emitted] == race.naive().tokens
-    again = Recording.from_trace(Trace.from_json(race.to_json()))
+    again = NaiveRun.from_trace(Trace.from_json(race.to_json()))
     assert shape(what_if(again, "ngram", 4).steps) == shape(outcome.steps)
 
 
 def test_without_drafts_it_takes_the_time_of_naive():
-    recording = Recording.from_trace(trace(lane("naive")))
+    recording = NaiveRun.from_trace(trace(lane("naive")))
     outcome = what_if(recording, "ngram", 0)
     assert outcome.tokens_per_pass == 1 and outcome.acceptance_rate is None
     spent = sum(step.propose_s for step in outcome.steps)
@@ -102,9 +102,9 @@ def test_without_drafts_it_takes_the_time_of_naive():
 
 
 def test_the_oracle_is_fully_accepted_and_the_fastest():
-    recording = Recording.from_trace(trace(lane("naive")))
+    recording = NaiveRun.from_trace(trace(lane("naive")))
     for k in (1, 3, 8):
-        best = ceiling(recording, k)
+        best = oracle_outcome(recording, k)
         assert all(len(s.emitted) == k + 1 for s in best.steps[:-1])
         assert best.acceptance_rate == 1.0
         tokens = len(recording.tokens)
@@ -119,7 +119,7 @@ def test_the_oracle_is_fully_accepted_and_the_fastest():
     scale = recording.verify_s / (len(recording.tokens) * recording.costs.pass_s(1))
     other_s = (recording.naive_s - recording.verify_s) / len(recording.tokens)
     expected = scale * verify_s + (passes + bool(last)) * other_s
-    assert ceiling(recording, k).seconds == pytest.approx(expected)
+    assert oracle_outcome(recording, k).seconds == pytest.approx(expected)
 
 
 @pytest.mark.timed
@@ -136,7 +136,7 @@ def test_it_is_fast_enough_for_a_slider():
 
 
 def test_invalid_settings_raise():
-    recording = Recording.from_trace(trace(lane("naive")))
+    recording = NaiveRun.from_trace(trace(lane("naive")))
     for method in ("draft", "lookahead", "nope"):
         with pytest.raises(lookahead.MethodError, match="choose ngram or suffix"):
             what_if(recording, method)
@@ -145,11 +145,11 @@ def test_invalid_settings_raise():
     with pytest.raises(lookahead.MethodError, match="its options are"):
         what_if(recording, "ngram", 4, color="red")
     with pytest.raises(TraceError, match="naive"):
-        Recording.from_trace(trace(lane("ngram")))
+        NaiveRun.from_trace(trace(lane("ngram")))
     rejection = trace(lane("naive"))
     changed = rejection.settings.model_copy(update={"rule": "rejection", "temperature": 1.0})
     with pytest.raises(TraceError, match="depends on the drafter"):
-        Recording.from_trace(rejection.model_copy(update={"settings": changed}))
+        NaiveRun.from_trace(rejection.model_copy(update={"settings": changed}))
 
 
 def test_a_stopped_run_counts_as_complete(models):
@@ -157,7 +157,7 @@ def test_a_stopped_run_counts_as_complete(models):
     for lane_step, _ in zip(running, range(9), strict=False):
         assert lane_step.lane == 0
     running.close()
-    recording = Recording.from_trace(running.result())
+    recording = NaiveRun.from_trace(running.result())
     outcome = what_if(recording, "suffix", 4)
     assert [t for s in outcome.steps for t in s.emitted] == list(recording.tokens)
     assert 6 <= len(recording.tokens) <= 9

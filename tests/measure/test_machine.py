@@ -148,7 +148,7 @@ def test_a_much_slower_format_is_tried_twice_and_skipped(models, monkeypatch):
     monkeypatch.setattr(machine, "_timed", timed)
     *_, last = machine.compare(models, **SHORT)
     others = [c for c in last.result.combinations if c.dtype != models.dtype]
-    assert all(c.skipped == machine.FAR_SLOWER and not c.pass_s for c in others)
+    assert all(c.skipped == machine.SKIPPED_SLOW and not c.pass_s for c in others)
     assert tries == [1] * 2 * len(others), "two one-row passes of each"
     assert all(c.dtype == models.dtype for c in last.result.measured)
 
@@ -168,7 +168,7 @@ def test_one_slow_pass_skips_no_format(models, monkeypatch):
 def test_without_memory_for_a_copy_only_the_format_in_use_is_measured(models, monkeypatch):
     monkeypatch.setattr(machine.memory, "free", lambda: 1000)
     *_, last = machine.compare(models, **SHORT)
-    assert {c.skipped for c in last.result.combinations if c.dtype != models.dtype} == {machine.NO_MEMORY}
+    assert {c.skipped for c in last.result.combinations if c.dtype != models.dtype} == {machine.SKIPPED_MEMORY}
     assert last.result.in_use.pass_s
 
 
@@ -191,7 +191,7 @@ def test_the_fastest_is_in_use():
     assert not comparison(used(BF2), skipped).verdict(), "no second combination was measured"
     verdict = comparison(used(combination("bfloat16", 2, 2, 10)), combination("float32", 2, 5, 8)).verdict()
     assert verdict.startswith("bfloat16 with 2 threads"), "the sum of one row and nine rows counts"
-    assert comparison(used(BF2), F2, visits=machine.LEAST - 1).verdict() == "", "too few visits"
+    assert comparison(used(BF2), F2, visits=machine.MIN_VISITS - 1).verdict() == "", "too few visits"
 
 
 def test_differences_within_noise_are_ignored():
@@ -212,7 +212,7 @@ def test_the_reason_if_the_fastest_is_not_in_use():
 
 
 def test_the_table_marks_combinations_in_use_and_skipped_ones():
-    skipped = replace(F2, pass_s=(), skipped=machine.FAR_SLOWER)
+    skipped = replace(F2, pass_s=(), skipped=machine.SKIPPED_SLOW)
     table = _comparison(comparison(used(BF2), combination("bfloat16", 1, 0.5, 1), skipped)).replace("\u00a0", " ")
     assert table.count("in use</td>") == 1
     assert "<td>bfloat16, in use</td><td>2</td><td>4.00 ms</td><td>1.25</td>" in table

@@ -41,7 +41,7 @@ def test_every_scenario_is_raced_with_its_options(raced, tmp_path):
     for scenario, (models, prompt, methods, options) in zip(SCENARIOS, recorded, strict=True):
         assert (models, prompt, methods) == ("models", scenario.prompt, ["naive", *scenario.further, scenario.method])
         assert options["seed"] == recordings.SEED and options["chat"] == scenario.chat
-        assert options["max_new_tokens"] <= recordings.MOST_NEW_TOKENS
+        assert options["max_new_tokens"] <= recordings.MAX_NEW_TOKENS
         assert scenario.options.items() <= options.items()
     assert updates[0].text == "story" and updates[-1].done == updates[-1].total == len(SCENARIOS)
 

@@ -20,7 +20,7 @@ from lookahead.engine.fixed_length import FixedLength
 from lookahead.model import loading, modules
 from lookahead.model.heads import files
 from lookahead.model.heads.head import NETWORKS, Head
-from lookahead.model.heads.shape import ALL_TAPS, BLOCK, EAGLE, KINDS, MEDUSA, PER_TAP, HeadShape, usual_taps
+from lookahead.model.heads.shape import ALL_TAPS, BLOCK, EAGLE, KINDS, MEDUSA, PER_TAP, HeadShape, default_taps
 from lookahead.model.lm import CachedLM
 
 pytestmark = pytest.mark.models
@@ -55,7 +55,7 @@ def shape_of(kind, **changes):
             "window": 256,
         },
     }[kind]
-    return HeadShape(kind, HIDDEN, VOCAB, **{"taps": usual_taps(kind, LAYERS), **usual, **changes})
+    return HeadShape(kind, HIDDEN, VOCAB, **{"taps": default_taps(kind, LAYERS), **usual, **changes})
 
 
 def network_of(kind, target, seed=0, **changes):
@@ -439,7 +439,7 @@ def test_formats_of_the_authors_are_recognised(folder, tmp_path):
     )
     flash = {
         **layer, "model_type": "qwen3", "architectures": ["DFlashDraftModel"], "num_hidden_layers": 2, "block_size": 6,
-        "dflash_config": {"mask_token_id": 7, "target_layer_ids": [tap - 1 for tap in usual_taps(BLOCK, LAYERS)]},
+        "dflash_config": {"mask_token_id": 7, "target_layer_ids": [tap - 1 for tap in default_taps(BLOCK, LAYERS)]},
     }  # fmt: skip
     renamed(tmp_path / "dflash", flash)
     block = files.read(tmp_path / "dflash", target, "z-lab's DFlash")
@@ -449,7 +449,7 @@ def test_formats_of_the_authors_are_recognised(folder, tmp_path):
     spark = {
         **layer, "model_type": "qwen3", "architectures": ["Qwen3DSparkModel"], "num_hidden_layers": 2, "block_size": 5,
         "markov_rank": 8, "enable_confidence_head": True, "confidence_head_with_markov": True, "mask_token_id": 7,
-        "target_layer_ids": [tap - 1 for tap in usual_taps(BLOCK, LAYERS)],
+        "target_layer_ids": [tap - 1 for tap in default_taps(BLOCK, LAYERS)],
     }  # fmt: skip
     renamed(tmp_path / "dspark", spark, lambda name: f"model.{name}")
     assert files.read(tmp_path / "dspark", target, "DeepSpec's").shape == shape_of(BLOCK, causal=False, window=0)

@@ -18,7 +18,7 @@ function drafted(method, kind, {step = greedy, source = method, settings = {}, c
   const models = {spec: "pocket", target: "t", drafts: {}, heads: {...heads, [kind]: {...heads[kind], ...changed}}};
   const log = logOf("greedy", [base, [method, [prefill, ...before, draftedBy(source, step)]]], {models, prompt: {text: "Once upon a time", tokens: [], pieces: ["Once", " upon", " a", " time"]}});
   log.lanes[1].options = {draft: kind};
-  log.modelled = [kind, `${kind}-tree`];
+  log.modelSources = [kind, `${kind}-tree`];
   Object.assign(log.header.settings, {k: "auto", max_new_tokens: 64}, settings);
   return log;
 }

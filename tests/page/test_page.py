@@ -81,7 +81,7 @@ def test_the_shown_race_needs_no_network(visit):
     with page.expect_download():
         page.get_by_role("button", name="recording", exact=True).click()
     page.get_by_role("button", name="replay.html").click()
-    page.locator(".la-taken", has_text="The server did not reply").wait_for()
+    page.locator(".la-export-status", has_text="The server did not reply").wait_for()
     page.context.set_offline(False)
     page.faults[:] = [fault for fault in page.faults if "ERR_INTERNET_DISCONNECTED" not in fault]
 

@@ -79,7 +79,7 @@ def test_batches_are_measured_here(visit):
     section = page.locator(".la-section").filter(has_text="texts at once").locator("visible=true")
     section.locator(".la-status-line", has_text="Measured on another machine (").wait_for()
     section.locator(".js-plotly-plot .xtick", has_text="64").wait_for()
-    section.get_by_role("button", name="Write them").click()
+    section.get_by_role("button", name="Measure").click()
     rows = section.locator("tbody tr")
     expect(rows).to_have_count(4, timeout=180_000)
     expect(section.locator(".la-status-line").first).to_contain_text("Done.")

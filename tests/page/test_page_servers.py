@@ -82,7 +82,7 @@ def test_the_lab_loads_servers(visit):
     page.get_by_role("tab", name="Servers").click()
     page.get_by_label("readers at once").click()
     page.get_by_role("option", name="1 to 4").click()
-    page.get_by_role("button", name="Load them").click()
+    page.get_by_role("button", name="Measure").click()
     page.get_by_text("Done.", exact=True).wait_for()
     section = page.locator(".la-section:visible")
     text = section.inner_text()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from lookahead.page.guard import MOST_BODY
+from lookahead.page.guard import MAX_BODY
 
 CANARY = "canary-7f3a9"
 FILE = {"path": f"/tmp/{CANARY}", "url": f"http://{CANARY}.example/x", "meta": {"_type": "gradio.FileData"}}
@@ -253,7 +253,7 @@ def test_files_of_any_size_are_refused_and_not_stored(address):
 
 
 def test_a_request_has_a_size_limit(address):
-    text = json.dumps({**OF_EVENT, "data": ["x" * (MOST_BODY + 1)]})
+    text = json.dumps({**OF_EVENT, "data": ["x" * (MAX_BODY + 1)]})
     status, response = Plain(address).ask("POST", JOIN, text)
     assert status == 413 and "larger than anything" in json.loads(response)["error"]
     parts = (text[at : at + 1_000_000].encode() for at in range(0, len(text), 1_000_000))  # without a Content-Length

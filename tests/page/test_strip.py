@@ -14,11 +14,11 @@ SCENE = """t => { const log = full(); const lane = log.lanes.at(-1);
     ("t", "phase", "index"),
     [
         (0.002, "draft", 1),
-        (0.01, "check", 1),
-        (0.02, "kept", 1),
+        (0.01, "verify", 1),
+        (0.02, "accept", 1),
         (0.021, "draft", 2),
-        (0.04, "kept", 2),
-        (0.05, "kept", 2),
+        (0.04, "accept", 2),
+        (0.05, "accept", 2),
     ],
 )
 def test_a_scene_depends_only_on_the_time(page, t, phase, index):
@@ -29,12 +29,12 @@ def test_a_scene_depends_only_on_the_time(page, t, phase, index):
 def test_captions_of_the_phases(page):
     captions = "p => modules.strip.caption(modules.strip.partsOf(full().lanes.at(-1).steps[p[0]]), p[1])"
     assert page.evaluate(captions, [1, "draft"]) == ["1 draft", "the drafter proposes 4 tokens"]
-    assert page.evaluate(captions, [1, "check"]) == ["2 verify", "the target verifies all 4 in one pass"]
-    assert page.evaluate(captions, [1, "kept"]) == [
+    assert page.evaluate(captions, [1, "verify"]) == ["2 verify", "the target verifies all 4 in one pass"]
+    assert page.evaluate(captions, [1, "accept"]) == [
         "3 accept",
         "2 of 4; instead of the third, the target writes its own token",
     ]
-    assert page.evaluate(captions, [2, "kept"]) == ["3 accept", "all 4 are accepted, and the target adds one more"]
+    assert page.evaluate(captions, [2, "accept"]) == ["3 accept", "all 4 are accepted, and the target adds one more"]
     last = "modules.strip.caption({drafted: [{kind: 'accepted'}, {kind: 'accepted'}], added: []}, 'kept')"
     assert page.evaluate(last) == ["3 accept", "all 2 are accepted, and the text ends"]
 

@@ -513,7 +513,7 @@ def test_a_file_is_opened_or_refused_with_a_message(page):
     page.wait_for_function("lookahead.state().run === 'opened-1' && lookahead.state().error === null")
     page.evaluate("""() => { const file = new File(["x"], "big.json"); Object.defineProperty(file, "size", {value: 2 ** 26});
       const input = document.querySelector(".la-home input"); Object.defineProperty(input, "files", {value: [file]}); input.dispatchEvent(new Event("change")); }""")
-    assert "at most 32" in page.inner_text(".la-taken")
+    assert "at most 32" in page.inner_text(".la-export-status")
 
 
 def test_a_file_is_read_as_utf_8(page):

@@ -56,7 +56,7 @@ def grown(server, visitor="a"):
     """Return a drafter that has been trained for some steps and continues, with the generator that follows it."""
     drafter = grow(server, visitor)
     following = drafter.job.follow()
-    while not drafter.learned:
+    while not drafter.trained:
         next(following)
     return drafter, following
 
@@ -105,7 +105,7 @@ def test_races_come_before_its_next_slice_and_stop_ends_it(server, family):
 
 
 def test_the_number_in_training_is_limited_without_those_who_left(server, monkeypatch):
-    monkeypatch.setattr(growing_job, "MOST", 1)
+    monkeypatch.setattr(growing_job, "MAX_TRAINING", 1)
     started = []
     busy = queue.submit(Job("test", lambda job: (started.append(1), time.sleep(0.5))))
     while not started:
@@ -115,7 +115,7 @@ def test_the_number_in_training_is_limited_without_those_who_left(server, monkey
     with pytest.raises(Refused, match="already training"):
         grow(server, "b")
     waiting.close()
-    grow(server, "b").job.leave()
+    grow(server, "b").job.cancel()
     busy.result()
 
 
@@ -134,7 +134,7 @@ def test_a_kept_head_is_used_by_its_visitor_only_until_it_is_removed(server, fam
     list(zip(range(5), following, strict=False))
     assert drafted(kept) == before, "training does not change the kept head"
     following.close()
-    grow(server, "a").job.leave()
+    grow(server, "a").job.cancel()
     assert server.models_for("a") is kept, "another drafter was started"
     find_drafter(server, "a").kept = None
     assert server.models_for("a") is family

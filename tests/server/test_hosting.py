@@ -22,7 +22,7 @@ from lookahead.server import writable
 
 pytestmark = [pytest.mark.models, pytest.mark.long]
 
-MOST_BYTES = 10_000_000
+MAX_BYTES = 10_000_000
 COLORS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
 DOCKERFILE = re.sub(
     r"\\\n", " ", re.sub(r"^\s*#.*\n", "", (ROOT / "Dockerfile").read_text(encoding="utf-8"), flags=re.M)
@@ -158,7 +158,7 @@ def test_the_copied_files_run_offline_and_write_to_temporary_folders_only(tmp_pa
 
 def test_no_file_is_too_large_to_push():
     large = {path.relative_to(ROOT).as_posix(): path.stat().st_size for path in repository_files()}
-    assert not {name: size for name, size in large.items() if size >= MOST_BYTES}
+    assert not {name: size for name, size in large.items() if size >= MAX_BYTES}
 
 
 def test_requirements_are_pinned():

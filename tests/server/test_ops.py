@@ -177,7 +177,7 @@ def test_a_full_queue_refuses_immediately(stage):
         with pytest.raises(Refused, match="2 runs are waiting"):
             next(follow(lambda: iter_slowly(1)))
         assert time.monotonic() - start < 1
-        waiting[0].leave()
+        waiting[0].cancel()
         third = queue.submit(Job("test", lambda job: None))
     finally:
         gate.set()

@@ -12,7 +12,7 @@ from conftest import stand_in
 from lookahead.server import form, race_job
 from lookahead.server.limits import Limits
 from lookahead.server.queue import Job, queue
-from lookahead.server.runs import GONE, MOST_RUNS, Run, Runs, complete_batch
+from lookahead.server.runs import GONE, MAX_RUNS, Run, Runs, complete_batch
 from lookahead.trace.wire import End, Status
 
 
@@ -77,7 +77,7 @@ def test_gaps_are_filled_from_any_index():
 
 
 def test_old_runs_are_deleted():
-    runs, opened = Runs(), [Run() for _ in range(MOST_RUNS + 5)]
+    runs, opened = Runs(), [Run() for _ in range(MAX_RUNS + 5)]
     for run in opened:
         runs.remember(run)
     assert GONE in runs.resend([opened[0].id, 0])

@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.timed,
     pytest.mark.skipif(not PROGRAM, reason="LLAMA_SERVER does not name llama.cpp's llama-server"),
 ]
-MOST, K = 48, 4
+MAX_TOKENS, K = 48, 4
 PROMPTS = [Question(s.id, s.category, s.prompt, s.chat) for s in BENCH if not s.options and not s.chat][:12]
 
 
@@ -45,7 +45,7 @@ def servers(tmp_path_factory):
 def test_races_and_their_counts_are_complete(servers):
     identical = 0
     for prompt in PROMPTS:
-        race = ServerRace(servers, prompt.prompt, MOST)
+        race = ServerRace(servers, prompt.prompt, MAX_TOKENS)
         assert [lane_step for lane_step in race if lane_step]
         plain, fast = race.result().lanes
         assert plain.steps[-1].finish and fast.steps[-1].finish and plain.text
@@ -63,10 +63,10 @@ def test_its_own_counters_agree(servers):
         clients, *done = [
             item
             async for item in blocks(
-                dict(zip(SIDES, servers, strict=False)), PROMPTS, rounds_of([1], len(PROMPTS), 4), MOST
+                dict(zip(SIDES, servers, strict=False)), PROMPTS, rounds_of([1], len(PROMPTS), 4), MAX_TOKENS
             )
         ]
-        return report.from_blocks(clients, PROMPTS, done, MOST)
+        return report.from_blocks(clients, PROMPTS, done, MAX_TOKENS)
 
     (level,) = complete(work)["levels"]
     assert level["failed"] == 0 and not level["differs"], level["errors"]

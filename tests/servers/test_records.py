@@ -65,9 +65,9 @@ def test_the_lanes_of_a_trace_become_records(models, tmp_path, capsys):
     chain, tree = read(file.read_text())
     assert chain.per_step_accepted and chain.num_accepted_draft_tokens == trace.stats(1)["num_accepted_draft_tokens"]
     assert chain.completion_tokens == 24 and tree.engine == "lookahead"
-    assert not summarize([tree])["tokens_a_pass"], "auto ends drafts at low confidence, so there is no forecast"
+    assert not summarize([tree])["tokens_per_pass"], "auto ends drafts at low confidence, so there is no forecast"
     fixed = finished(lookahead.race(models, "Once upon a time", ["draft"], max_new_tokens=24, k=3))
-    assert summarize(read(fixed.to_json()))["tokens_a_pass"][0]["tokens"] > 1
+    assert summarize(read(fixed.to_json()))["tokens_per_pass"][0]["tokens"] > 1
     assert main(["schema", "--acceptance"]) == 0
     assert "per_step_accepted" in json.loads(capsys.readouterr().out)["properties"]
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.engines
 
 RUNS = (2, 0, 4, 1)
 SHORT = Timeouts(connect_s=2, first_s=1, between_s=0.5, total_s=3)
-MOST = 24
+MAX_TOKENS = 24
 
 
 def raced(plain, fast, timeouts=SHORT, in_parallel=False):
@@ -28,7 +28,10 @@ def raced(plain, fast, timeouts=SHORT, in_parallel=False):
     with serving(plain) as plain_url, serving(fast) as fast_url:
         fast_url = fast_url.replace("127.0.0.1", "localhost") if in_parallel else fast_url
         race = ServerRace(
-            [server_at(plain_url, "plain", {}), server_at(fast_url, "fast", {})], "A prompt", MOST, timeouts=timeouts
+            [server_at(plain_url, "plain", {}), server_at(fast_url, "fast", {})],
+            "A prompt",
+            MAX_TOKENS,
+            timeouts=timeouts,
         )
         lane_steps = []
         try:
@@ -46,7 +49,7 @@ def test_a_race_between_servers_is_recorded_like_any_other(kind):
     assert error is None and race.methods == ["naive", "fast"]
     trace = Trace.from_json(race.result().to_json())
     plain, fast = trace.lanes
-    assert [lane.text for lane in trace.lanes] == ["".join(WORDS[:MOST])] * 2
+    assert [lane.text for lane in trace.lanes] == ["".join(WORDS[:MAX_TOKENS])] * 2
     assert [lane.options for lane in trace.lanes] == [{"server": name, "kind": kind} for name in ("plain", "fast")]
     assert plain.steps[0].kind == fast.steps[0].kind == "prefill" and plain.steps[0].seconds >= 0.003
     assert plain.steps[-1].finish == fast.steps[-1].finish == "length"
@@ -61,11 +64,11 @@ def test_a_race_between_servers_is_recorded_like_any_other(kind):
         assert fast.streamed and stats["num_draft_tokens"] == 0, "no counts are sent"
         assert "as streamed" in trace.verdict()["sentence"]
         return
-    steps = len(Fake(kind, RUNS).passes(MOST)) - 1
+    steps = len(Fake(kind, RUNS).passes(MAX_TOKENS)) - 1
     assert stats["num_draft_tokens"] == 4 * steps and "do not report which ones" in trace.verdict()["sentence"]
     assert [step.drafted for step in fast.verified] == [None, *[4] * steps]
     assert [step.accepted for step in fast.verified][1:steps] == [RUNS[i % 4] for i in range(steps - 1)]
-    assert trace.stats(0)["num_draft_tokens"] == 0 and fast.tokens == [*range(MOST)]
+    assert trace.stats(0)["num_draft_tokens"] == 0 and fast.tokens == [*range(MAX_TOKENS)]
 
 
 def test_one_server_races_itself_with_and_without_speculation():
@@ -73,7 +76,7 @@ def test_one_server_races_itself_with_and_without_speculation():
     fake = Fake("llama-server", RUNS)
     with serving(fake) as url:
         race = ServerRace(
-            [server_at(url, name, environ) for name in ("plain", "fast")], "A prompt", MOST, timeouts=SHORT
+            [server_at(url, name, environ) for name in ("plain", "fast")], "A prompt", MAX_TOKENS, timeouts=SHORT
         )
         assert not race.in_parallel and [lane_step for lane_step in race if lane_step]
     plain, fast = race.result().lanes
@@ -101,14 +104,14 @@ def test_the_lanes_of_a_race_are_kept_if_a_server_fails(fault, message):
     assert perf_counter() - start < 6
     assert "'fast'" in str(error) and message in str(error)
     plain, fast = race.result().lanes
-    assert plain.steps[-1].finish == "length" and len(plain.tokens) == MOST
+    assert plain.steps[-1].finish == "length" and len(plain.tokens) == MAX_TOKENS
     assert fast.text.startswith(" w0") and not any(step.finish for step in fast.steps)
 
 
 def test_a_response_that_cannot_be_recorded_raises_an_error():
     race, _, error = raced(Fake(), Fake("vllm", RUNS, fault="odd ids"))
     assert "'fast'" in str(error) and "does not fit the format of a recording" in str(error)
-    assert len(race.result().lanes[0].tokens) == MOST
+    assert len(race.result().lanes[0].tokens) == MAX_TOKENS
 
 
 def test_a_race_can_be_closed_before_it_starts():
@@ -180,12 +183,12 @@ def events(batches):
 def test_a_form_starts_a_race_of_servers(models, two):
     assert addresses.offered() == {"servers:plain,fast": "fast vs plain"}
     server, fields = ServerState(models), form.initial_values(ServerState(models).limits, family="servers:plain,fast")
-    fields["max_new_tokens"] = MOST
+    fields["max_new_tokens"] = MAX_TOKENS
     sent = events(race_job.follow(server, form.RaceForm("A prompt", ["naive", "hybrid"], fields)))
     begin, end = sent[0], sent[-1]
     assert begin["kind"] == "begin" and end["kind"] == "end" and end["reason"] == "finished"
     assert [lane["options"]["server"] for lane in begin["trace"]["lanes"]] == ["plain", "fast"]
-    assert end["drafted"][1][1:] == [None, *[4] * (len(Fake(runs=RUNS).passes(MOST)) - 1)]
+    assert end["drafted"][1][1:] == [None, *[4] * (len(Fake(runs=RUNS).passes(MAX_TOKENS)) - 1)]
     assert "family=servers%3Aplain%2Cfast" in begin["link"]
     assert not any(url in json.dumps(sent) for url in two), "addresses are never sent"
 

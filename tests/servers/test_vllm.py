@@ -26,7 +26,7 @@ from lookahead.servers.load import SIDES, Block, blocks, rounds_of
 from lookahead.servers.race import ServerRace
 
 pytestmark = [pytest.mark.engines, pytest.mark.timed, pytest.mark.timeout(1500)]  # the first test may install vLLM
-MOST, RACES, TOGETHER, PREFIX = 48, 100, 4, 0.9
+MAX_TOKENS, RACES, TOGETHER, PREFIX = 48, 100, 4, 0.9
 PROMPTS = [Question(s.id, s.category, s.prompt, s.chat) for s in BENCH if not s.options][:12]
 NAMES, THINGS = ("Anna", "Ben", "Lily", "Tom", "Mia"), ("frog", "kite", "cake", "boat", "star")
 
@@ -66,7 +66,7 @@ def ours():
     os.environ.pop("LOOKAHEAD_DTYPE") if before is None else os.environ.update(LOOKAHEAD_DTYPE=before)
 
 
-def raced(servers, prompt, most=MOST, chat=False):
+def raced(servers, prompt, most=MAX_TOKENS, chat=False):
     race = ServerRace(servers[:2], prompt, most, chat)
     for _ in race:
         pass
@@ -77,7 +77,7 @@ def test_its_ids_equal_ours(servers, ours):
     identical = []
     for prompt in PROMPTS:
         trace = raced(servers, prompt.prompt, chat=prompt.chat)
-        steps = lookahead.decode(ours, prompt.prompt, "naive", max_new_tokens=MOST, chat=prompt.chat)
+        steps = lookahead.decode(ours, prompt.prompt, "naive", max_new_tokens=MAX_TOKENS, chat=prompt.chat)
         ids = [token for step in steps for token in step.emitted]
         for lane in trace.lanes:
             ended = len(lane.tokens) < len(ids)  # vLLM omits the token that ends a text
@@ -112,10 +112,12 @@ def test_its_counters_agree_under_load(servers):
     async def work():
         clients, *done = [
             item
-            async for item in blocks(dict(zip(SIDES, servers, strict=False)), PROMPTS, rounds_of([1, 4, 16], 8), MOST)
+            async for item in blocks(
+                dict(zip(SIDES, servers, strict=False)), PROMPTS, rounds_of([1, 4, 16], 8), MAX_TOKENS
+            )
         ]
         assert all(isinstance(block, Block) for block in done)
-        return report.from_blocks(clients, PROMPTS[:8], done, MOST)
+        return report.from_blocks(clients, PROMPTS[:8], done, MAX_TOKENS)
 
     measured = complete(work)
     assert [level["concurrency"] for level in measured["levels"]] == [1, 4, 16]

@@ -12,7 +12,7 @@ from conftest import ROOT
 from lookahead.core.acceptance import Acceptance
 from lookahead.core.events import TraceError
 from lookahead.page.race_tab import open_
-from lookahead.servers.records import MOST_TOKENS, AcceptanceRecord, open_trace, read, summarize
+from lookahead.servers.records import MAX_TOKENS, AcceptanceRecord, open_trace, read, summarize
 from lookahead.trace import parsing
 from lookahead.trace.schema import SCHEMA
 from lookahead.trace.trace import Trace
@@ -111,7 +111,7 @@ def test_the_largest_allowed_file_opens_in_time():
         lane["steps"] = [{**step, "finish": None} for step in lane["steps"]] * 16
     data["lanes"] *= 2
     text = json.dumps(data)
-    assert text.count(":") > parsing.MOST_NAMES // 3
+    assert text.count(":") > parsing.MAX_NAMES // 3
     started_at = time.thread_time()
     assert "error" not in json.loads(open_(text))
     assert time.thread_time() - started_at < 3
@@ -120,8 +120,8 @@ def test_the_largest_allowed_file_opens_in_time():
 def test_real_recordings_are_far_below_the_limits():
     for path in TRACES:
         text = Trace.from_json(path.read_bytes()).to_json()
-        assert 20 * sum(map(text.count, parsing.BEFORE_VALUES)) < parsing.MOST_VALUES, path.name
-        assert 20 * text.count(parsing.AFTER_NAMES) < parsing.MOST_NAMES, path.name
+        assert 20 * sum(map(text.count, parsing.BEFORE_VALUES)) < parsing.MAX_VALUES, path.name
+        assert 20 * text.count(parsing.AFTER_NAMES) < parsing.MAX_NAMES, path.name
 
 
 def test_commas_in_texts_do_not_refuse_a_recording():
@@ -136,7 +136,7 @@ def test_the_garbage_collector_runs_again_afterwards():
 
 
 def test_a_text_is_played_up_to_a_length():
-    limit = MOST_TOKENS
+    limit = MAX_TOKENS
     fits = json.dumps(record([1] * (limit // 2)))
     trace, caption = open_trace("\n".join([fits] * 3))
     assert len(trace.lanes) == 1 and len(trace.lanes[0].tokens) == limit and caption.endswith("The first 1 of 3 texts.")

@@ -10,7 +10,7 @@ import lookahead
 from lookahead.family import cost
 from lookahead.model.heads.head import Head
 from lookahead.train import growing
-from lookahead.train.growing import Growing
+from lookahead.train.growing import BlockHeadTrainer
 
 pytestmark = pytest.mark.models
 
@@ -39,7 +39,7 @@ def fast(monkeypatch):
 
 def trained(family, steps):
     """Train a head for `steps` steps; return it, its slices, and its progress after each slice."""
-    grows, history = Growing(family), []
+    grows, history = BlockHeadTrainer(family), []
     slices = grows.slices()
     for progress in slices:
         history.append(progress)

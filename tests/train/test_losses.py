@@ -5,7 +5,7 @@ import torch
 from small_training import SMALL
 
 from lookahead.train import cache, heads
-from lookahead.train.losses import like, like_writing
+from lookahead.train.losses import distillation_loss, stored_distillation_loss
 from lookahead.train.rows import Rows
 from training.family import new_model
 
@@ -13,8 +13,8 @@ from training.family import new_model
 def test_the_distillation_loss_is_zero_only_for_equal_models():
     teacher, student = new_model(SMALL.target, SMALL, 1), new_model(SMALL.draft, SMALL, 2)
     ids = torch.randint(0, 512, (2, 17))
-    assert float(like(teacher)(teacher, ids).detach()) == pytest.approx(0.0, abs=1e-5)
-    assert float(like(teacher)(student, ids).detach()) > 0.01
+    assert float(distillation_loss(teacher)(teacher, ids).detach()) == pytest.approx(0.0, abs=1e-5)
+    assert float(distillation_loss(teacher)(student, ids).detach()) > 0.01
 
 
 def test_stored_distributions_have_the_same_loss_as_the_teacher():
@@ -22,13 +22,13 @@ def test_stored_distributions_have_the_same_loss_as_the_teacher():
     ids = torch.randint(0, 512, (2, 17))
     logp, order = teacher(ids[:, :-1]).logits.detach().float().log_softmax(-1).sort(-1, descending=True)
     full, few = Rows(ids, order, logp), Rows(ids, order[..., :16], logp[..., :16])
-    exact = float(like(teacher)(student, ids).detach())
-    assert float(like_writing(0.0)(student, full).detach()) == pytest.approx(exact, abs=1e-3)
-    assert float(like_writing(0.0)(teacher, few).detach()) == pytest.approx(0.0, abs=1e-4)
-    assert 0 < float(like_writing(0.0)(student, few).detach()) < exact, (
+    exact = float(distillation_loss(teacher)(student, ids).detach())
+    assert float(stored_distillation_loss(0.0)(student, full).detach()) == pytest.approx(exact, abs=1e-3)
+    assert float(stored_distillation_loss(0.0)(teacher, few).detach()) == pytest.approx(0.0, abs=1e-4)
+    assert 0 < float(stored_distillation_loss(0.0)(student, few).detach()) < exact, (
         "counting all other tokens as one lowers the divergence"
     )
-    added = float((like_writing(0.5)(student, few) - like_writing(0.0)(student, few)).detach())
+    added = float((stored_distillation_loss(0.5)(student, few) - stored_distillation_loss(0.0)(student, few)).detach())
     likeliest = student(ids[:, :-1]).logits.float().log_softmax(-1).gather(-1, order[..., :1])
     assert added == pytest.approx(-0.5 * float(likeliest.mean().detach()), abs=1e-4)
 

@@ -196,7 +196,7 @@ def test_instructions_about_passages(documents):
     """There are many, of every kind. They depend on the seed, and use no held-out documents."""
     texts = [*itertools.islice(passages.about(documents, 3), 700)]
     assert texts == [*itertools.islice(passages.about(documents, 3), 700)]
-    assert len(set(texts)) > 500 and max(map(len, texts)) <= passages.MOST
+    assert len(set(texts)) > 500 and max(map(len, texts)) <= passages.MAX_CHARACTERS
     beginnings = (
         "Copy this text:",
         "Correct this text:",

@@ -24,7 +24,7 @@ FEW_TEXTS = dataclasses.replace(SMALL, texts_together=8, writing_tokens=800)
 @pytest.fixture(scope="module")
 def few_measurements():
     """Few drills, few prompts and short texts, because these tests do not measure quality."""
-    few = {"PROMPTS_A_DOMAIN": 3, "HEAD_PROMPTS": 3, "NEW_TOKENS": 24, "CHECKED_TOKENS": 16, "SAMPLE_TOKENS": 12}
+    few = {"PROMPTS_PER_DOMAIN": 3, "HEAD_PROMPTS": 3, "NEW_TOKENS": 24, "CHECKED_TOKENS": 16, "SAMPLE_TOKENS": 12}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(drills, "COUNTS", FEW_DRILLS)
         for name, number in few.items():
@@ -79,7 +79,7 @@ def test_the_card_is_written_from_measurements(family):
     ):
         assert part in card
     report = json.loads((job.work / "evaluation.json").read_text(encoding="utf-8"))
-    assert report["losses"]["target"]["stories"]["nats_a_token"] < 6.3
+    assert report["losses"]["target"]["stories"]["nats_per_token"] < 6.3
     assert 0 <= report["acceptance"]["draft"]["stories"] <= 1
 
 

@@ -21,7 +21,7 @@ class FirstLayer(Layer):
     """The first layer, whose input is the concatenated embedding and feature."""
 
     def __init__(self, shape: HeadShape):
-        super().__init__(shape, fed=2 * shape.hidden)
+        super().__init__(shape, input_width=2 * shape.hidden)
         self.hidden_norm = Norm(shape.hidden, shape.eps)
 
 
@@ -31,8 +31,8 @@ class EagleNetwork(nn.Module):
     def __init__(self, shape: HeadShape, embed: Tensor, head: Tensor):
         super().__init__()
         self.shape = shape
-        self.fc = nn.Linear(shape.fed, shape.hidden, bias=False)
-        self.input_norm = Norm(shape.fed, shape.eps) if shape.fed_norm == ALL_TAPS else None
+        self.fc = nn.Linear(shape.input_width, shape.hidden, bias=False)
+        self.input_norm = Norm(shape.input_width, shape.eps) if shape.fed_norm == ALL_TAPS else None
         normed = shape.taps if shape.fed_norm == PER_TAP else ()
         self.fc_norm = nn.ModuleList(Norm(shape.hidden, shape.eps) for _ in normed)
         self.layers = nn.ModuleList([FirstLayer(shape), *(Layer(shape) for _ in range(shape.layers - 1))])
@@ -61,27 +61,27 @@ class EagleNetwork(nn.Module):
         x, rotary, new = features, self.rotary(positions), []
         for i, layer in enumerate(self.layers):
             if i == 0:
-                fed = layer.hidden_norm(x)
-                x = fed if self.shape.residual_normed else x
-                fed = torch.cat([layer.input_layernorm(self.embed[ids]), fed], -1)
+                inputs = layer.hidden_norm(x)
+                x = inputs if self.shape.residual_normed else x
+                inputs = torch.cat([layer.input_layernorm(self.embed[ids]), inputs], -1)
             else:
-                fed = layer.input_layernorm(x)
-            pairs = layer.self_attn.keys_values(fed, rotary)
+                inputs = layer.input_layernorm(x)
+            pairs = layer.self_attn.keys_values(inputs, rotary)
             text = far[i] if far else KeyValues(*(part[:, 0, :0] for part in pairs))
             if near:
                 pairs = KeyValues(*(torch.cat(parts, 2) for parts in zip(near[i], pairs, strict=True)))
             new.append(pairs)
-            x = layer.finish(x, layer.self_attn(fed, rotary, text, pairs, mask))
+            x = layer.finish(x, layer.self_attn(inputs, rotary, text, pairs, mask))
         return x, new
 
     def logits(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the features for the next rows and the logits [..., known] of last hidden states [..., hidden]."""
+        """Return the features for the next rows and the logits [..., output_vocab] of last hidden states [..., hidden]."""
         normed = self.norm(x)
         logits = linear(normed.flatten(0, -2), self.head).unflatten(0, x.shape[:-1])
         return normed if self.shape.output_normed else x, logits
 
     def forward(self, states: Tensor, ids: Tensor, steps: int) -> Iterator[Tensor]:
-        """Yield the logits [texts, rows, known] of each drafted token, for training.
+        """Yield the logits [texts, rows, output_vocab] of each drafted token, for training.
 
         `ids` [texts, tokens] have the hidden `states` [texts, tokens, taps * hidden]. A draft of `steps` tokens begins after each
         token except the first. In step j, row i has read the text to token i + 1 + j, with the last j tokens as a draft. Its label
@@ -104,7 +104,7 @@ class EagleNetwork(nn.Module):
 
     @torch.inference_mode()
     def read(self, states: Tensor, ids: Sequence[int], start: int, cache: LayerCache) -> tuple[Tensor, Tensor]:
-        """Append tokens of the text from token `start` on; return the feature [1, hidden] and the logits [1, known] of the last.
+        """Append tokens of the text from token `start` on; return the feature [1, hidden] and the logits [1, output_vocab] of the last.
 
         `states` [tokens, taps * hidden] are the hidden states of the previous tokens: row i is that of the token before `ids[i]`.
         """
@@ -125,7 +125,7 @@ class EagleNetwork(nn.Module):
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """Compute the rows from `first` on of a tree of drafted tokens after a text of `start` tokens.
 
-        `features` [rows, hidden] are those of the rows' parents. Returns the features and the logits [rows, known] of the rows.
+        `features` [rows, hidden] are those of the rows' parents. Returns the features and the logits [rows, output_vocab] of the rows.
         """
         device = features.device
         positions = torch.tensor(depths(parents)[first:], device=device) + (start - 1)

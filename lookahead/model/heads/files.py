@@ -15,13 +15,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from ...core.events import ModelError
-from ...core.wording import remark
+from ...core.wording import short_error
 from .. import small_files
 from ..forward import Forward
 from ..shape import Shape
 from ..small_files import CONFIG, WEIGHTS
 from .head import NETWORKS, Head
-from .shape import ALL_TAPS, BLOCK, EAGLE, MEDUSA, NONE, PER_TAP, HeadShape, usual_taps
+from .shape import ALL_TAPS, BLOCK, EAGLE, MEDUSA, NONE, PER_TAP, HeadShape, default_taps
 
 LARGEST_FILE = 9_000_000  # bytes, because the hosting service rejects files of more than ten million
 LARGEST = 1 << 20  # largest valid size in a configuration
@@ -57,7 +57,7 @@ def shape_of(config: Mapping[str, Any], target: Shape, name: str) -> HeadShape:
     except _Unsupported as error:
         raise ModelError("head", name, str(error)) from None
     except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
-        raise _unreadable(name, remark(error)) from error
+        raise _unreadable(name, short_error(error)) from error
     for size in ("hidden", "vocab", "slots", "heads", "kv_heads", "head_dim", "inner", "layers"):
         if not isinstance(value := getattr(shape, size), int) or not 0 < value <= LARGEST:
             raise _unreadable(name, f"{size} is {value!r}")
@@ -67,7 +67,7 @@ def shape_of(config: Mapping[str, Any], target: Shape, name: str) -> HeadShape:
     reason = None
     if widths:
         reason = f"it is made for hidden states of {max(widths)} numbers, and the target's have {target.hidden}"
-    elif shape.vocab != target.vocab or shape.known > target.vocab:
+    elif shape.vocab != target.vocab or shape.output_vocab > target.vocab:
         reason = f"it is made for a vocabulary of {shape.vocab} tokens, and the target's has {target.vocab}"
     elif not shape.taps or not all(0 <= tap <= target.layers for tap in shape.taps):
         reason = f"it reads the target after layers {', '.join(map(str, shape.taps))}, and there are {target.layers}"
@@ -89,7 +89,7 @@ def _shape(config: Mapping[str, Any], target: Shape) -> HeadShape:
     if kind == MEDUSA:
         slots = config.get("num_heads") or config["medusa_num_heads"]
         layers, biased = config.get("num_hidden_layers", 1), config.get("medusa_fc_bias", False)
-        sizes = config["hidden_size"], config["vocab_size"], usual_taps(MEDUSA, target.layers)
+        sizes = config["hidden_size"], config["vocab_size"], default_taps(MEDUSA, target.layers)
         return HeadShape(MEDUSA, *sizes, slots=slots, layers=layers, biased=biased)
     if kind == EAGLE:
         return _eagle(config, layer, target, residual_normed=bool(listed))
@@ -126,7 +126,7 @@ def _eagle(config, layer, target: Shape, residual_normed: bool) -> HeadShape:
     if flags["norm_before_fc"] and flags["fc_norm"]:
         raise _Unsupported("norm_before_fc and fc_norm exclude each other.")
     return HeadShape(
-        EAGLE, taps=tuple(taps or usual_taps(EAGLE, target.layers)), **_sizes(config, layer),
+        EAGLE, taps=tuple(taps or default_taps(EAGLE, target.layers)), **_sizes(config, layer),
         fed_norm=ALL_TAPS if flags["norm_before_fc"] else PER_TAP if flags["fc_norm"] else NONE,
         output_normed=flags["norm_output"], residual_normed=config.get("norm_before_residual", residual_normed),
     )  # fmt: skip
@@ -172,7 +172,7 @@ def network(
     except FileNotFoundError as error:
         raise ModelError("head", name, f"there are no weights in {Path(error.filename or WEIGHTS).name}.") from error
     except (OSError, SafetensorError) as error:
-        raise ModelError("head", name, f"its weights cannot be read ({remark(error)}).") from error
+        raise ModelError("head", name, f"its weights cannot be read ({short_error(error)}).") from error
     tensors = {key.removeprefix("model.").replace("midlayer.", "layers.0."): tensor for key, tensor in stored.items()}
     _check_sizes({key: tuple(tensor.shape) for key, tensor in tensors.items()}, shape, name)
     ids = None
@@ -200,7 +200,7 @@ def _check_sizes(sizes: Mapping[str, tuple[int, ...]], shape: HeadShape, name: s
     """Raise `ModelError` if tensors of these sizes do not match the target."""
     wanted = {
         "d2t": (shape.draft_vocab,), "t2d": (shape.vocab,), "embed_tokens.weight": (shape.vocab, shape.hidden),
-        "lm_head.weight": (shape.known, shape.hidden), "fc.weight": (shape.hidden, shape.fed),
+        "lm_head.weight": (shape.output_vocab, shape.hidden), "fc.weight": (shape.hidden, shape.input_width),
         "markov_head.markov_w1.weight": (shape.vocab, shape.rank),
     }  # fmt: skip
     if shape.draft_vocab and "d2t" not in sizes:
@@ -260,7 +260,7 @@ def _config(shape: HeadShape, verifier: str, architectures: list[str]) -> dict[s
             "algorithm": algorithm, "default_proposal_method": "greedy", "proposal_methods": [proposal],
             "verifier": {"name_or_path": verifier, "architectures": architectures},
         },
-        "transformer_layer_config": layer, "draft_vocab_size": shape.known, "target_hidden_size": shape.hidden,
+        "transformer_layer_config": layer, "draft_vocab_size": shape.output_vocab, "target_hidden_size": shape.hidden,
     }  # fmt: skip
     if shape.kind == EAGLE:
         return config | {

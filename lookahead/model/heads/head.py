@@ -30,7 +30,7 @@ PASS_TOKENS = 256  # most tokens of a text that are read in one pass
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A network or its compiled passes, which lanes share. `ids` [known] are the tokens that it drafts; None: all."""
+    """A network or its compiled passes, which lanes share. `ids` [output_vocab] are the tokens that it drafts; None: all."""
 
     shape: HeadShape
     passes: Any
@@ -63,7 +63,7 @@ class CachedHead:
     """The methods of `core.lm.LanguageModel` for all kinds of heads. `vocab` is the target's.
 
     Before a draft, `sync` returns the tokens that are not cached; none if the target has read too few tokens. Subclasses implement
-    `_extend` and `_forward`, which return logits [rows, known or more], and `_chain` and `_tree`, which draft with compiled passes.
+    `_extend` and `_forward`, which return logits [rows, output_vocab or more], and `_chain` and `_tree`, which draft with compiled passes.
     """
 
     context_length = UNLIMITED  # the target's context length applies
@@ -114,7 +114,7 @@ class CachedHead:
         """Do nothing: accepted tokens are read again, with the target's hidden states."""
 
     def _full_vocab(self, logits: torch.Tensor) -> torch.Tensor:
-        """Return logits [rows, known or more] as [rows, vocab], with -inf for tokens that the head cannot draft."""
+        """Return logits [rows, output_vocab or more] as [rows, vocab], with -inf for tokens that the head cannot draft."""
         if self.head.ids is None:
             return logits[:, : self.vocab]
         full = logits.new_full((len(logits), self.vocab), -torch.inf)
@@ -161,8 +161,8 @@ class CachedEagle(CachedHead):
 
     def _forward(self, tokens, parents, first):
         self._rows = list(tokens)
-        fed = torch.cat([self._root, self._features[:first]])[[parent + 1 for parent in parents[first:]]]
-        features, logits = self.head.passes.draft(tokens, parents, fed, first, len(self.tokens), self._cache)
+        parent_states = torch.cat([self._root, self._features[:first]])[[parent + 1 for parent in parents[first:]]]
+        features, logits = self.head.passes.draft(tokens, parents, parent_states, first, len(self.tokens), self._cache)
         self._features = torch.cat([self._features[:first], features])
         return logits
 
@@ -195,7 +195,7 @@ class _CachedSlots(CachedHead):
 
     def _forward(self, tokens, parents, first):
         logits = self._logits[depths(parents)[first:]]
-        return logits[:, : self.shape.known] + self.head.passes.bias(tokens[first:])
+        return logits[:, : self.shape.output_vocab] + self.head.passes.bias(tokens[first:])
 
 
 class CachedBlock(_CachedSlots):

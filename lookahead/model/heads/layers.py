@@ -86,14 +86,14 @@ def apply_rope(x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
 
 
 class Attention(nn.Module):
-    """Grouped-query attention over both parts, for inputs [..., fed]."""
+    """Grouped-query attention over both parts, for inputs [..., input_width]."""
 
-    def __init__(self, shape: HeadShape, fed: int):
+    def __init__(self, shape: HeadShape, input_width: int):
         super().__init__()
         self.kv, self.group, self.dim = shape.kv_heads, shape.heads // shape.kv_heads, shape.head_dim
         query, pair = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-        self.q_proj = nn.Linear(fed, query, bias=shape.biased)
-        self.k_proj, self.v_proj = (nn.Linear(fed, pair, bias=shape.biased) for _ in range(2))
+        self.q_proj = nn.Linear(input_width, query, bias=shape.biased)
+        self.k_proj, self.v_proj = (nn.Linear(input_width, pair, bias=shape.biased) for _ in range(2))
         self.o_proj = nn.Linear(query, shape.hidden, bias=False)
         if shape.head_norms:
             self.q_norm, self.k_norm = (Norm(shape.head_dim, shape.eps) for _ in range(2))
@@ -101,12 +101,12 @@ class Attention(nn.Module):
             self.q_norm = self.k_norm = nn.Identity()
 
     def keys_values(self, x: Tensor, rotary: tuple[Tensor, Tensor]) -> KeyValues:
-        """Return keys and values of rows x [..., fed]."""
+        """Return keys and values of rows x [..., input_width]."""
         keys, values = (proj(x).unflatten(-1, (self.kv, self.dim)) for proj in (self.k_proj, self.v_proj))
         return KeyValues(apply_rope(self.k_norm(keys), rotary), values)
 
     def forward(self, x, rotary, far: KeyValues, near: KeyValues, mask: Mask) -> Tensor:
-        """Return attention [texts, groups, rows, hidden] of rows x [texts, groups, rows, fed] to the text and to their group."""
+        """Return attention [texts, groups, rows, hidden] of rows x [texts, groups, rows, input_width] to the text and to their group."""
         q = apply_rope(self.q_norm(self.q_proj(x).unflatten(-1, (-1, self.dim))), rotary)
         q = q.unflatten(-2, (self.kv, self.group)) * self.dim**-0.5
         far_scores = torch.einsum("basgnd,btgd->bgnast", q, far.keys).masked_fill(~mask.far, -torch.inf)
@@ -145,9 +145,9 @@ class MLP(nn.Module):
 class Layer(nn.Module):
     """A decoder layer. The first layer of an EAGLE head has a wider input and is normed by the network."""
 
-    def __init__(self, shape: HeadShape, fed: int = 0):
+    def __init__(self, shape: HeadShape, input_width: int = 0):
         super().__init__()
-        self.self_attn, self.mlp = Attention(shape, fed or shape.hidden), MLP(shape)
+        self.self_attn, self.mlp = Attention(shape, input_width or shape.hidden), MLP(shape)
         self.input_layernorm, self.post_attention_layernorm = (Norm(shape.hidden, shape.eps) for _ in range(2))
 
     def finish(self, x: Tensor, mixed: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ class HeadShape:
     confident: bool = False  # whether there is a confidence head
 
     @property
-    def fed(self) -> int:
+    def input_width(self) -> int:
         """Width of the hidden states that are read per token."""
         return len(self.taps) * self.hidden
 
@@ -51,12 +51,12 @@ class HeadShape:
         return self.slots + (not self.from_anchor)
 
     @property
-    def known(self) -> int:
+    def output_vocab(self) -> int:
         """The number of tokens that the head can draft."""
         return self.draft_vocab or self.vocab
 
 
-def usual_taps(kind: str, layers: int) -> tuple[int, ...]:
+def default_taps(kind: str, layers: int) -> tuple[int, ...]:
     """Return the default taps of a kind of head for a target with this many layers."""
     if kind == MEDUSA:
         return (layers,)

@@ -22,7 +22,7 @@ class Markov(nn.Module):
     def __init__(self, shape: HeadShape):
         super().__init__()
         self.markov_w1 = nn.Embedding(shape.vocab, shape.rank)
-        self.markov_w2 = nn.Linear(shape.rank, shape.known, bias=False)
+        self.markov_w2 = nn.Linear(shape.rank, shape.output_vocab, bias=False)
         nn.init.normal_(self.markov_w1.weight, std=0.01)
 
 
@@ -39,15 +39,15 @@ class _Slots:
 
     @torch.inference_mode()
     def bias(self, tokens: Sequence[int]) -> Tensor | float:
-        """Return the Markov head's bias of the logits after tokens, [tokens, known]; 0 without a Markov head."""
+        """Return the Markov head's bias of the logits after tokens, [tokens, output_vocab]; 0 without a Markov head."""
         markov = self.markov_head
         return markov.markov_w2(markov.markov_w1(torch.tensor(tokens, device=self.head.device))) if markov else 0.0
 
     @torch.inference_mode()
     def slot(self, hidden: Tensor, logits: Tensor, before: int) -> tuple[Tensor, float | None]:
-        """Return the logits [1, known] of a slot after the token `before`, and the predicted probability of acceptance.
+        """Return the logits [1, output_vocab] of a slot after the token `before`, and the predicted probability of acceptance.
 
-        The probability is None without a confidence head. `hidden` [hidden] and `logits` [known] are the pass's output for the slot.
+        The probability is None without a confidence head. `hidden` [hidden] and `logits` [output_vocab] are the pass's output for the slot.
         """
         logits = (logits + self.bias([before])).view(1, -1)
         if not self.confidence_head:
@@ -62,7 +62,7 @@ class BlockNetwork(_Slots, nn.Module):
     def __init__(self, shape: HeadShape, embed: Tensor, head: Tensor):
         super().__init__()
         self.shape = shape
-        self.fc = nn.Linear(shape.fed, shape.hidden, bias=False)
+        self.fc = nn.Linear(shape.input_width, shape.hidden, bias=False)
         self.hidden_norm, self.norm = (Norm(shape.hidden, shape.eps) for _ in range(2))
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
         self.markov_head = Markov(shape) if shape.rank else None
@@ -88,13 +88,13 @@ class BlockNetwork(_Slots, nn.Module):
         rotary = self.rotary(positions[:, None] + rows)
         near = rows[:, None] >= rows if shape.causal else torch.ones_like(rows[:, None] >= rows)
         for layer, text in zip(self.layers, context, strict=True):
-            fed = layer.input_layernorm(x)
-            pairs = layer.self_attn.keys_values(fed, rotary)
-            x = layer.finish(x, layer.self_attn(fed, rotary, text, pairs, Mask(far, near)))
+            inputs = layer.input_layernorm(x)
+            pairs = layer.self_attn.keys_values(inputs, rotary)
+            x = layer.finish(x, layer.self_attn(inputs, rotary, text, pairs, Mask(far, near)))
         return self.norm(x[:, :, shape.rows - shape.slots :])
 
     def logits(self, hidden: Tensor, before: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the logits [..., known] of slots [..., hidden] after tokens `before` [...], and the acceptance logits [...].
+        """Return the logits [..., output_vocab] of slots [..., hidden] after tokens `before` [...], and the acceptance logits [...].
 
         The acceptance logits are None without a confidence head.
         """
@@ -106,7 +106,7 @@ class BlockNetwork(_Slots, nn.Module):
         return logits, acceptance
 
     def forward(self, states: Tensor, ids: Tensor, anchors: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return `logits` [texts, anchors, slots, known] for the blocks after `anchors` [anchors] in each text, for training.
+        """Return `logits` [texts, anchors, slots, output_vocab] for the blocks after `anchors` [anchors] in each text, for training.
 
         `ids` [texts, tokens] have the hidden `states` [texts, tokens, taps * hidden]. The token before a slot is the text's.
         """
@@ -121,7 +121,7 @@ class BlockNetwork(_Slots, nn.Module):
         """Append tokens of the text from token `start` on, then draft a block after the anchor, which is the next token.
 
         `states` [tokens, taps * hidden] are the appended tokens' hidden states. Returns the slots' hidden states [slots, hidden]
-        and logits [slots, known], without the Markov head's bias.
+        and logits [slots, output_vocab], without the Markov head's bias.
         """
         device, stop = states.device, start + len(states)
         cache.rewind(start)

@@ -20,7 +20,7 @@ INTRO = (
     "its cost. The number of texts is constant: when one text ends, the next starts."
 )
 SIZES = {"1 to 8": (1, 2, 4, 8), "1 to 32": (1, 2, 4, 8, 16, 32), "1 to 64": (1, 4, 16, 64)}
-MOST = 48  # tokens per text
+MAX_TOKENS = 48  # tokens per text
 ELSEWHERE = "draft"  # the method whose measurements on another machine are shown at first
 
 
@@ -29,7 +29,7 @@ def add(server: ServerState, follow: Follow) -> Opening:
     with gr.Row(elem_classes="la-do"):
         method = gr.Dropdown(batches.shared_methods(server.models), value="draft", label="method", filterable=False)
         sizes = gr.Dropdown(list(SIZES), value="1 to 8", label="texts at once", filterable=False)
-        start, stop = buttons("Write them")
+        start, stop = buttons("Measure")
     status, advice, figure, rows = markup(), markup(), plot(), markup()
     passes = gr.State({})
     with gr.Row(elem_classes="la-do"):
@@ -80,7 +80,9 @@ def _write(models: Models, dark: bool, method: str, sizes: str) -> Iterator[Any]
         advice, rows = status_line(texts_at_once(levels)), table(*batches.table(newest["rows"]))
         return [advice, figure, rows, passes, chosen, gr.Slider(visible=True)]
 
-    yield from follow_progress(lambda: batches.measure(models, prompts, [method], counts, max_new_tokens=MOST), show, 6)
+    yield from follow_progress(
+        lambda: batches.measure(models, prompts, [method], counts, max_new_tokens=MAX_TOKENS), show, 6
+    )
 
 
 def _picture(dark: bool, passes: Mapping[str, Any], which: str, number: float) -> gr.Plot:

@@ -29,7 +29,7 @@ def add(server: ServerState, follow: Follow) -> None:
     with gr.Row(elem_classes="la-do"):
         method = gr.Dropdown(batches.shared_methods(server.models), value="draft", label="method", filterable=False)
         length = gr.Dropdown(list(LENGTHS), value="two tokens each", label="drafts", filterable=False)
-        start, stop = buttons("Let them write", 170, elem_id="la-class-start")
+        start, stop = buttons("Write eight texts", 170, elem_id="la-class-start")
     status = markup()
     played = markup("", html_template='<div class="la-class"></div>', js_on_load=MOUNT)
     follow(offered, method)

@@ -32,7 +32,7 @@ INTRO = (
 ASK = "<b>Without measuring?</b> This uses the displayed race's acceptance and drafting time and this machine's costs."
 HERE = "this machine"
 BUDGETS = {"15 seconds": 15, "30 seconds": 30, "a minute": 60, "two minutes": 120}
-MOST, MOST_CHARACTERS = 64, 200_000
+MAX_TOKENS, MAX_CHARACTERS = 64, 200_000
 HINT = 'One prompt per line, or JSON lines: {"prompt": "...", "chat": true}, as in Spec-Bench. Empty: bundled prompts.'
 FILES = (
     ("decision.json", "application/json", lambda report: json.dumps(report.document(), indent=1)),
@@ -43,7 +43,7 @@ FILES = (
 
 def add(server: ServerState, follow: Follow) -> None:
     """Add the section."""
-    prompts = gr.Textbox(label="your prompts", placeholder=HINT, lines=3, max_lines=10, max_length=MOST_CHARACTERS)
+    prompts = gr.Textbox(label="your prompts", placeholder=HINT, lines=3, max_lines=10, max_length=MAX_CHARACTERS)
     with gr.Row(elem_classes="la-do"):
         pairs = [(name, spec) for spec, name in offered().items()]
         location = gr.Dropdown([HERE, *pairs], value=HERE, label="on", filterable=False, visible=bool(pairs))
@@ -70,7 +70,7 @@ def _decide(
     family = models.spec if here else location
     bundled = questions(family=models.spec) if here else questions()
     chosen = prompt_files.pasted(text, chat) if text.strip() else bundled
-    tokens = min(MOST, server.limits.max_new_tokens)
+    tokens = min(MAX_TOKENS, server.limits.max_new_tokens)
     for question in chosen:
         server.limits.check(question.prompt, tokens)
 

@@ -103,7 +103,7 @@ def _train(server: ServerState, dark: bool, visitor: str) -> Iterator[list[Any]]
             sentence = TRAINING.format(counted(last.tokens, "token"), counted(last.steps, "step"))
             line = status_line(sentence, min(1.0, last.seconds / server.limits.max_grow_s))
             shown = [_headline(accepted), plot_update(charts.growing(losses, accepted, dark))]
-            pressable = _pressable(drafter.learned is not None)
+            pressable = _pressable(drafter.trained is not None)
         batch = run.batch() if run and run.unsent else same
         yield [line, *shown, batch, *pressable]
     yield [same, _headline(accepted), plot_update(charts.growing(losses, accepted, dark)), same, *_pressable(True)]

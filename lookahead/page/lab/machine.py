@@ -57,7 +57,7 @@ def _trial(description: str, label: str, work: Callable[..., Iterator[Any]]) -> 
 def _facts(models: Models) -> str:
     costs, passes, used = models.costs, models.target.passes, models.measured.threads
     fitted = (drafter.fitted(models.policy_costs(), costs) for drafter in DRAFTERS.values())
-    limited = "" if used == threads.MOST else f" of {threads.MOST}: more threads are not clearly faster"
+    limited = "" if used == threads.MAX_THREADS else f" of {threads.MAX_THREADS}: more threads are not clearly faster"
     rows = [
         ["processor", f"{processor.name()}, {processor.cores()} cores"],
         ["threads", f"{used}{limited}"],

@@ -21,7 +21,7 @@ INTRO = (
     "rejected token has taken time from another text."
 )
 LOADS = {"1 to 4": (1, 2, 4), "1 to 16": (1, 2, 4, 8, 16), "1 to 64": (1, 4, 16, 64)}
-MOST, PROMPTS = 64, 8
+MAX_TOKENS, PROMPTS = 64, 8
 
 
 def add(server: ServerState, follow: Follow) -> None:
@@ -30,7 +30,7 @@ def add(server: ServerState, follow: Follow) -> None:
         pairs = [(name, spec) for spec, name in offered().items()]
         pair = gr.Dropdown(pairs, value=pairs[0][1], label="servers", filterable=False)
         load = gr.Dropdown(list(LOADS), value="1 to 16", label="readers at once", filterable=False)
-        start, stop = buttons("Load them")
+        start, stop = buttons("Measure")
     status, advice, figure, rows = markup(), markup(), plot(), markup()
     run_and_stop(start, stop, _load, [pair, load], [advice, figure, rows], status=status, draws=True)
 
@@ -44,4 +44,4 @@ def _load(dark: bool, spec: str, load: str) -> Iterator[Any]:
         return [status_line(newest["advice"]), figure, table(*report.table(newest)) + "".join(map(status_line, notes))]
 
     plan = rounds_of(LOADS[load], len(prompts))
-    yield from follow_progress(lambda: report.measure(sides, prompts, plan, MOST), show, 3)
+    yield from follow_progress(lambda: report.measure(sides, prompts, plan, MAX_TOKENS), show, 3)

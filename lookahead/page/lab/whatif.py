@@ -10,7 +10,7 @@ from ...core.events import LookaheadError
 from ...core.numbers import decimal, percent, ratio, seconds
 from ...engine.methods import option_names, text_methods
 from ...measure import charts, recordings
-from ...measure.whatif import Outcome, Recording, ceiling, what_if
+from ...measure.whatif import NaiveRun, Outcome, oracle_outcome, what_if
 from ...server.state import ServerState
 from ...trace.trace import Trace
 from ..parts import DARK, QUIET, TRACE, Follow, Opening, error_line, markup, plot, plot_update, table
@@ -28,8 +28,8 @@ FIRST = {"shortest": 2, "candidates": 2}
 def add(server: ServerState, follow: Follow) -> Opening:
     """Add the section."""
 
-    def shown(text: str) -> Recording:
-        recording = Recording.from_trace(Trace.from_json(text) if text else recordings.read("story"))
+    def shown(text: str) -> NaiveRun:
+        recording = NaiveRun.from_trace(Trace.from_json(text) if text else recordings.read("story"))
         server.limits.check(list(recording.prompt), len(recording.tokens))
         return recording
 
@@ -38,12 +38,12 @@ def add(server: ServerState, follow: Follow) -> Opening:
 
 def recording_sliders(scenario: str, method: str, k: int, options: Mapping[str, int]) -> None:
     """Add the sliders over a bundled recording, with the times of the machine that recorded it."""
-    recording = Recording.from_trace(recordings.read(scenario))
+    recording = NaiveRun.from_trace(recordings.read(scenario))
     _sliders(lambda _: recording, "''", "count the passes", method, k, options)
 
 
 def _sliders(
-    find: Callable[[str], Recording], source: str, load: str, method: str = "", k: int = 6,
+    find: Callable[[str], NaiveRun], source: str, load: str, method: str = "", k: int = 6,
     options: Mapping[str, int] = FIRST,
 ) -> Opening:  # fmt: skip
     """Add sliders over the recording that `find` returns for the text that the script `source` returns."""
@@ -65,20 +65,20 @@ def _sliders(
     return Opening(draw, [rows, figure], [text, *fields], f"values => [{source}, ...values.slice(1)]")
 
 
-def _draw(find: Callable[[str], Recording], dark: bool, text: str, method: str, *numbers: float) -> list[Any]:
+def _draw(find: Callable[[str], NaiveRun], dark: bool, text: str, method: str, *numbers: float) -> list[Any]:
     k, shortest, candidates = map(int, numbers)
     try:
         recording = find(text)
         settings = {"shortest": shortest, "longest": max(6, shortest), "candidates": candidates}
         options = {name: settings[name] for name in option_names(method) if name in settings}
-        outcomes = what_if(recording, method, k, **options), ceiling(recording, k)
-        lines = [(what_if(recording, method, length, **options), ceiling(recording, length)) for length in KS]
+        outcomes = what_if(recording, method, k, **options), oracle_outcome(recording, k)
+        lines = [(what_if(recording, method, length, **options), oracle_outcome(recording, length)) for length in KS]
     except LookaheadError as error:
         return [error_line(error), plot_update(None)]
     return [_table(recording, outcomes), plot_update(charts.what_if(KS, lines, k, dark))]
 
 
-def _table(recording: Recording, outcomes: Sequence[Outcome]) -> str:
+def _table(recording: NaiveRun, outcomes: Sequence[Outcome]) -> str:
     naive = len(recording.tokens)
     rows = [["naive", str(naive), decimal(1), "", seconds(recording.naive_s), ratio(1)]]
     for outcome in outcomes:

@@ -94,7 +94,7 @@ def _sum(cost: Cost, models: Models) -> dict[str, float] | None:
     if cost.alpha is None or cost.k is None or "draft" not in models.costs.drafters:
         return None
     expected = models.costs.predict(cost.alpha, cost.k, "draft")
-    v = expected.verify_s / expected.plain_s
+    v = expected.verify_s / expected.naive_s
     return {
         "alpha": cost.alpha, "k": cost.k, "c": (expected.cost - v) / cost.k, "v": v, "tokens": expected.tokens,
         "cost": expected.cost, "speedup": expected.speedup, "plain": expected.leviathan,

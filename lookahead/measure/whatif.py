@@ -67,8 +67,8 @@ class NaiveRun:
         naive_s = len(self.tokens) * costs.pass_s(1)
         return replace(self, costs=costs, naive_s=naive_s, verify_s=naive_s)
 
-    def ends(self) -> StopConditions:
-        """Return end conditions that end the text at the same token."""
+    def stop_conditions(self) -> StopConditions:
+        """Return conditions that end the text at the same token."""
         n, length = len(self.tokens), len(self.prompt) + len(self.tokens)
         return StopConditions(
             eos=frozenset(self.tokens[-1:] if self.finish == "eos" else ()),
@@ -123,7 +123,7 @@ def oracle_outcome(recording: NaiveRun, k: int) -> Outcome:
 def _outcome(recording: NaiveRun, drafter: Drafter, k: int) -> Outcome:
     whole_number("k", k, 0, MAX_DRAFTED)
     target, rule, policy = _RecordedTarget(), _RecordedRule(recording), FixedLength(k)
-    steps = loop(Request(target, drafter, policy, rule, recording.prompt, recording.ends(), details=False))
+    steps = loop(Request(target, drafter, policy, rule, recording.prompt, recording.stop_conditions(), details=False))
     costs, tokens = recording.costs, len(recording.tokens)
     scale, other_s = recording.verify_s / costs.pass_s(1) / tokens, (recording.naive_s - recording.verify_s) / tokens
     verified = tuple(step for step in steps if step.kind == "verify")

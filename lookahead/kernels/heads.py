@@ -190,7 +190,7 @@ class CompiledEagle(_PackedNetwork):
 
         Returns tokens, their confidences, and the features [rows, hidden] of all but the last.
         """
-        arguments = self._arguments(feature, logits, start, cache, request.most)
+        arguments = self._arguments(feature, logits, start, cache, request.max_tokens)
         tokens, confidences, features, _ = eagle_pass.chain(*arguments, CompiledRequest.from_request(request))
         return tokens.tolist(), confidences.tolist(), torch.from_numpy(features)
 

@@ -215,7 +215,7 @@ class Llama(Forward):
         return run
 
     def chain(self, ids, base, cache, request):
-        arguments = self._draft_arguments(ids, base, cache, request.most)
+        arguments = self._draft_arguments(ids, base, cache, request.max_tokens)
         tokens, confidences, *_ = chain.chain(*arguments, chain.CompiledRequest.from_request(request))
         return tokens.tolist(), confidences.tolist()
 

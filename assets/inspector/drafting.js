@@ -105,7 +105,10 @@ const PROBABILITY_NOTE = "The number is the head’s probability of the token.";
 
 function explanation({shape, tree, markov, confident, slots}) {
   if (shape === "heads") {
-    return [`${count(slots, "small head")} on this state, all at once. They do not read each other’s tokens.`, PROBABILITY_NOTE];
+    return [
+      `${count(slots, "small head")} on this state, all at once. They do not read each other’s tokens.`,
+      PROBABILITY_NOTE,
+    ];
   }
   if (shape === "passes") {
     const first = tree

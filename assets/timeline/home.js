@@ -89,7 +89,8 @@ export function connect(home) {
   const report = async (result, failure) => {
     const message = (await result.catch(() => failure)) ?? "";
     setText(ui.exportStatus, message);
-    if (message === COPIED) setTimeout(() => ui.exportStatus.textContent === COPIED && setText(ui.exportStatus, ""), SHOWN_MS);
+    if (message === COPIED)
+      setTimeout(() => ui.exportStatus.textContent === COPIED && setText(ui.exportStatus, ""), SHOWN_MS);
   };
   for (const [name, button] of Object.entries(ui.exports)) {
     if (HOST_FUNCTION[name] && !host[HOST_FUNCTION[name]]) button.remove();

@@ -5,8 +5,8 @@ export const EPSILON = 1e-9; // clocks are sums of floats: a smaller difference 
 
 export const createLog = () => ({retired: [], ...emptyRun(null)});
 
-/** `link` is the query of the race's address, `pass` the position of the playhead in a link. `modelSources` are the sources
-    of drafts that a draft model or a trained head computes. */
+/** `link` is the query of the race's address, `pass` the position of the playhead in a link. `modelSources` are the
+    sources of drafts that a draft model or a trained head computes. */
 const emptyRun = run => ({
   ...{run, received: 0, seen: 0, expected: null, events: [], header: null, caption: null, live: false},
   ...{link: null, pass: null, modelSources: [], status: null, lanes: [], end: null, stopped: false},

@@ -179,7 +179,7 @@ BUGS: dict[str, Bug] = {
         Bug(
             "eos-ignored", "EOS ignored",
             "Only the last token of a pass is checked for the end of the text. An EOS token inside the accepted tokens does not end it.",
-            TEXT, _EOS, Parts(ends=EosIgnored),
+            TEXT, _EOS, Parts(stop=EosIgnored),
         ),
         Bug(
             "prefix-dropped", "accepted prefix dropped",
@@ -223,7 +223,7 @@ class BrokenLane(Lane):
         if not self.reports_drafts:
             hint = "transformers runs its own loop; choose a method that runs in our loop."
             raise MethodError("method", self.method, hint)
-        self._rule, self._ends = bug.parts.rule(self.settings), bug.parts.ends(self._ends)
+        self._rule, self._stop = bug.parts.rule(self.settings), bug.parts.stop(self._stop)
 
     def _fresh_target(self):
         return self._bug.parts.target(super()._fresh_target())

@@ -31,7 +31,7 @@ class Parts:
 
     rule: Callable[[Settings], Rule] = rule_for
     target: Callable[[Any], Any] = lambda target: target
-    ends: Callable[[StopConditions], StopConditions] = lambda ends: ends
+    stop: Callable[[StopConditions], StopConditions] = lambda stop: stop
 
 
 CORRECT = Parts()
@@ -63,9 +63,9 @@ def _ids(*arguments: Any) -> list[int]:
 
 def _steps(parts: Parts, method: str, settings: Settings, draft: TableLM, eos: Sequence[int] = ()) -> Iterator[Step]:
     rule, cls = parts.rule(settings), DRAFTERS[method]
-    ends = parts.ends(StopConditions(frozenset(eos), settings.max_new_tokens, TARGET.context_length))
+    stop = parts.stop(StopConditions(frozenset(eos), settings.max_new_tokens, TARGET.context_length))
     drafter = cls(Resources(rule, draft.fresh()), cls.Options())
-    return loop(Request(parts.target(TARGET.fresh()), drafter, FixedLength(K), rule, PROMPT, ends, details=False))
+    return loop(Request(parts.target(TARGET.fresh()), drafter, FixedLength(K), rule, PROMPT, stop, details=False))
 
 
 def every_method_writes_the_same_text_as_naive(parts: Parts) -> tuple[bool, str]:

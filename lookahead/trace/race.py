@@ -166,7 +166,7 @@ def race(
 ) -> Race:
     """Return a race of `methods` on one prompt. Iterate over it to run it.
 
-    A method may have options: ("draft", {"draft": "offdomain"}). `options` are those of `Settings`, for all lanes, and
+    A method may have options: ("draft", {"draft": "offdomain"}). `options` are those of `Settings` (shared by all lanes) and
     those of any of the methods. Raises `LookaheadError` for bad input.
     """
     return Race(models, prompt, methods, options)

@@ -312,5 +312,5 @@ def test_a_copied_end_costs_no_rows(models):
     turn = [*range(100, 112), end, *range(200, 240)]
     lane = Lane(models, [*turn, *range(100, 111)], "ngram", Settings(k=16, max_new_tokens=40, details=False))
     request = lane.request(models.costs.pass_s)
-    request.read()
+    request.prefill()
     assert request.propose().tokens == (111, end)

@@ -22,7 +22,7 @@ from lookahead.measure.decision import COLUMNS, Level, Option, Report, advise, f
 from lookahead.measure.intervals import interval
 from lookahead.measure.progress import questions
 from lookahead.measure.sweeps import LONG_K, sweep
-from lookahead.measure.timing import Question, Timing, median_pairs, read_entry, samples
+from lookahead.measure.timing import Question, Timing, median_pairs, read_entry, run_samples
 
 PROMPTS = [
     Question("a", "yours", "Once upon a time there was a frog", False),
@@ -283,7 +283,7 @@ def test_an_interval_has_the_stated_coverage():
 def test_two_runs_predict_the_speedups_of_other_lengths(models):
     ks, prompts = (1, 2, 3, 4, 5, 6, 8), questions("story", most=3, max_new_tokens=96)
     entries = [read_entry("naive"), *(read_entry(f"draft:k={k}") for k in ks)]
-    taken = [sample for sample in samples(models, entries, prompts, 5, {}) if sample]
+    taken = [sample for sample in run_samples(models, entries, prompts, 5, {}) if sample]
     pairs = {k: median_pairs(taken, f"draft:k={k}") for k in ks}
     errors = []
     for predicted in forecast(models.costs, (1, pairs[1]), (LONG_K, pairs[LONG_K]), ks):
@@ -376,7 +376,7 @@ def test_advice_ignores_the_times_of_another_machine():
 def test_advice_needs_reported_drafts():
     rejecting = race_by_rejection()
     for hidden in (lane("draft", opaque=True), lane("lookahead")):
-        with pytest.raises(SettingsError, match="race at least one"):
+        with pytest.raises(SettingsError, match="race a method that drafts"):
             advise(here(hidden, settings=rejecting), COSTS)
     costs = PassCosts(dataclasses.replace(CURVE, branching_s=0.001))
     tree = lane("tree")

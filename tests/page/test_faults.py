@@ -94,7 +94,7 @@ STAGES = {
     "tokenizing": lambda patch: patch.setattr(text, "_encode_text", broken),
     "the first event": lambda patch: patch.setattr(wire, "Begin", broken),
     "the queue": lambda patch: patch.setattr(Queue, "submit", broken),
-    "reading the prompt": lambda patch: patch.setattr(decode.Request, "read", broken),
+    "reading the prompt": lambda patch: patch.setattr(decode.Request, "prefill", broken),
     "the first recorded step": at_step(0),
     "the first step": lambda patch: patch.setattr(decode.Request, "propose", broken),
     "the middle": at_step(5),

@@ -78,10 +78,10 @@ def test_a_draft_a_verification_and_a_rejection_are_shown_within_ten_seconds(vis
     shown = visit()
     shown.evaluate("""() => { window.phases = new Set(); const strip = document.querySelector('.la-strip');
       const look = () => { const {phase} = strip.querySelector('.la-s-boxes').dataset;
-        if (phase) window.phases.add(phase); if (strip.querySelector('[data-kind="rejected"]')) window.phases.add('refused'); };
+        if (phase) window.phases.add(phase); if (strip.querySelector('[data-kind="rejected"]')) window.phases.add('rejected'); };
       new MutationObserver(look).observe(strip, {subtree: true, childList: true, attributes: true}); look(); }""")
     shown.wait_for_function(
-        "['draft', 'check', 'kept', 'refused'].every(phase => window.phases.has(phase))", timeout=1000 * ARRIVAL_S
+        "['draft', 'verify', 'accept', 'rejected'].every(phase => window.phases.has(phase))", timeout=1000 * ARRIVAL_S
     )
     box = shown.locator(".la-strip").bounding_box()
     assert box["y"] >= 0 and box["y"] + box["height"] <= shown.viewport_size["height"], "without scrolling"

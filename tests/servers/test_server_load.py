@@ -79,7 +79,7 @@ def test_texts_that_differ_and_texts_that_fail_are_reported():
     assert document["levels"][0]["identical"] == 4, "if there are ids, they are compared instead of text"
     document = measured(Fake("openai"), Fake("openai", text=other), [1])
     assert document["levels"][0]["identical"] == 0
-    assert document["rows"][0]["parts_at"] == len("".join(Fake().text[:5])) + 1
+    assert document["rows"][0]["first_difference"] == len("".join(Fake().text[:5])) + 1
     document = measured(Fake(), Fake(fault="error event"), [2], most=2)
     assert document["levels"][0]["failed"] == 0, "the fault is at the fourth pass"
 

@@ -195,7 +195,7 @@ def test_reasoning_is_timed_and_counted():
 def test_reasoning_is_compared():
     plain, fast = (Scripted(lines(chunk(reasoning=text), chunk("stop", content="So"))) for text in ("Hm", "Ha"))
     measured = loaded(plain, fast)
-    assert measured["levels"][0]["identical"] == 0 and measured["rows"][0]["parts_at"] == 1
+    assert measured["levels"][0]["identical"] == 0 and measured["rows"][0]["first_difference"] == 1
     trace, error = raced(plain, fast)
     assert error is None and trace.agreement(1)["badge"] == "differs at character 2"
 
@@ -233,7 +233,7 @@ def test_half_a_surrogate_pair_in_a_prompt_is_replaced():
 def test_one_empty_text_is_a_difference():
     full = lines(chunk(content="So"), chunk("stop"))
     measured = loaded(Scripted(full), Scripted(EMPTY))
-    assert measured["rows"][0]["identical"] is False and measured["rows"][0]["parts_at"] == 0
+    assert measured["rows"][0]["identical"] is False and measured["rows"][0]["first_difference"] == 0
     trace, _ = raced(Scripted(full), Scripted(EMPTY))
     assert trace.agreement(1)["badge"] == "no text to compare" and "One of" in trace.agreement(1)["detail"]
 

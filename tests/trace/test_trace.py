@@ -99,7 +99,7 @@ def test_a_trace_from_before_the_cost_model_is_read(traces):
     assert old.verdict()["sentence"] and old.costs.branching_s is None
     for rows in ([5, 1], [1, 1], [1]):
         data["costs"]["rows"] = rows
-        with pytest.raises(TraceError, match="rising"):
+        with pytest.raises(TraceError, match="increasing"):
             Trace.from_json(json.dumps(data))
 
 

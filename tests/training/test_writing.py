@@ -8,7 +8,7 @@ import torch
 from small_training import SMALL
 
 from lookahead.train import heads
-from lookahead.train.losses import next_token
+from lookahead.train.losses import cross_entropy_loss
 from lookahead.train.rows import Rows
 from training import states, writing
 from training.batches import Batches, Streams
@@ -28,7 +28,9 @@ def test_a_resumed_run_has_the_result_of_an_uninterrupted_run(tmp_path):
     def run(folder, tokens, seed, plan=SMALL, **options):
         folder.mkdir(exist_ok=True)
         model, options = new_model(SMALL.target, SMALL, seed), {"watch": reports.append, **options}
-        report = fit(model, next_token, batches, plan, Budget(tokens=tokens), stage="s", folder=folder, **options)
+        report = fit(
+            model, cross_entropy_loss, batches, plan, Budget(tokens=tokens), stage="s", folder=folder, **options
+        )
         return report, model.state_dict()
 
     whole_report, whole = run(tmp_path / "whole", 256 * 12, 1)

@@ -60,7 +60,7 @@ def test_a_prompt_is_read_once_for_all_lanes_that_can_share_it(models, monkeypat
 def test_the_prefill_of_a_long_prompt_reports_progress_and_can_be_cancelled(models):
     prompt = [5 + i % 90 for i in range(3 * PREFILL_ROWS)]
     race, shares = lookahead.race(models, prompt, ["naive", "block"], max_new_tokens=2), []
-    race.reading = shares.append
+    race.on_prefill = shares.append
     trace = finished(race)
     assert len(shares) == 3 and shares[0] == 0 and shares == sorted(shares) and shares[-1] < 1, (
         "read once, in three parts"
@@ -72,7 +72,7 @@ def test_the_prefill_of_a_long_prompt_reports_progress_and_can_be_cancelled(mode
             raise Cancelled
 
     race = lookahead.race(models, prompt, ["naive", "block"], max_new_tokens=2)
-    race.reading = cancel
+    race.on_prefill = cancel
     with pytest.raises(Cancelled):
         next(iter(race))
     assert not any(lane.steps for lane in race.result().lanes)

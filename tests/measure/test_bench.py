@@ -73,16 +73,16 @@ def test_each_block_of_lanes_has_a_naive_run(models, monkeypatch):
     clock = itertools.count(1)
     monkeypatch.setattr(timing, "time_lane", lambda lane: timed(next(clock)))
     questions = [bench.Question("q", "story", "Once upon a time", False, {})]
-    taken = [s for s in timing.samples(models, entries, questions, 2, {"max_new_tokens": 4}) if s]
-    runs = {s.timing.seconds: s.entry.label for s in taken}
+    samples = [s for s in timing.run_samples(models, entries, questions, 2, {"max_new_tokens": 4}) if s]
+    runs = {s.timing.seconds: s.entry.label for s in samples}
     forward = [*labels[:4], "naive", *labels[4:]]
     backward = [*labels[:3:-1], "naive", *labels[3::-1]]
     assert [runs[seconds] for seconds in sorted(runs)] == forward + backward, "in the order in which they ran"
     first = min(runs)
     for label, naive_runs in (("draft", (0, 13)), ("draft:k=2", (4, 9)), ("draft:k=1", (4, 9))):
-        assert [s.naive.seconds - first for s in taken if s.entry.label == label] == [*naive_runs]
-    assert all(s.naive is s.timing for s in taken if s.entry.label == "naive")
-    assert len([s for s in taken if s.entry.label == "naive"]) == 4
+        assert [s.naive.seconds - first for s in samples if s.entry.label == label] == [*naive_runs]
+    assert all(s.naive is s.timing for s in samples if s.entry.label == "naive")
+    assert len([s for s in samples if s.entry.label == "naive"]) == 4
 
 
 def timed(seconds):

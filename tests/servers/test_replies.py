@@ -129,7 +129,7 @@ def test_an_address_without_a_server():
 def test_a_wrong_key_is_refused_and_never_shown():
     with serving(Fake(key="right")) as url:
         assert requested(url, key="right")[2].tokens == 24
-        with pytest.raises(RemoteError, match="another key") as refused:
+        with pytest.raises(RemoteError, match="requires a valid key") as refused:
             requested(url, key="s3cret-key")
     assert "s3cret" not in str(refused.value)
     server = server_at(url, "fast", {"LOOKAHEAD_SERVER_KEY_FAST": "s3cret-key"})

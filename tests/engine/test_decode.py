@@ -37,7 +37,7 @@ def drafting(rule, draft):
     [
         {},
         pytest.param({"repetition_penalty": 1.3}, marks=pytest.mark.long),
-        {"temperature": 0.7},
+        pytest.param({"temperature": 0.7}, marks=pytest.mark.long),
         pytest.param({"temperature": 1.0, "top_p": 0.8, "repetition_penalty": 1.2}, marks=pytest.mark.long),
     ],
     ids=["greedy", "penalty", "coupled", "coupled-processed"],

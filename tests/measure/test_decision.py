@@ -266,6 +266,7 @@ def test_intervals_are_over_prompts():
     assert low < predicted.speedup < high
 
 
+@pytest.mark.long
 def test_an_interval_has_the_stated_coverage():
     """Draw 8 of 24 prompts many times: the 90% intervals contain the median of all 24 in 85 to 95% of the draws."""
     hits = []

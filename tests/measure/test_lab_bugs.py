@@ -12,6 +12,8 @@ from lookahead.measure import bugs
 from lookahead.measure.bugs import BUGS, catch
 from lookahead.measure.checks import CHECKS
 
+pytestmark = pytest.mark.long
+
 PROMPT = "Name: Anna\nAge: 7\nCity: Denver\n\nName: Ben\nAge: 8\nCity: Miami\n\nName: Lily\nAge:"
 
 

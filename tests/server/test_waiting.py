@@ -52,6 +52,7 @@ def test_it_needs_neither_torch_nor_gradio():
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.long
 def test_a_function_named_like_a_package_stays_a_function():
     script = (
         "import lookahead.engine.decode; from lookahead.trace.race import Race; import lookahead;"

@@ -21,6 +21,8 @@ from lookahead.servers.load import SIDES, blocks, rounds_of
 from lookahead.servers.race import ServerRace
 from lookahead.trace.trace import Trace
 
+pytestmark = pytest.mark.engines
+
 SHORT = Timeouts(connect_s=5, first_s=5, between_s=5, total_s=10)
 DONE = "data: [DONE]\n\n"
 BROKEN = "interrupted"

@@ -173,9 +173,9 @@ def _run(arguments: argparse.Namespace) -> None:
 
         functions = []
         if name == "bench":
-            from .servers.engines import rivals
+            from .servers.engines import external_engines
 
-            functions = [rivals]
+            functions = [external_engines]
         elif name == "decide" and (arguments.baseline or arguments.speculative):
             from .servers.commands import decide
 

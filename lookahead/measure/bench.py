@@ -46,8 +46,8 @@ def measure(
     lanes = len(questions) * sum(map(len, blocks(entries)))
     greedy = [(n, q) for n, q in enumerate(questions) if not {**options, **q.settings}.get("temperature")]
     total = repeat * (lanes + len(greedy) * len(others))
-    rivals = (other.samples(models, greedy, repeat, options) for other in others)
-    for sample in filter(None, chain(run_samples(models, entries, questions, repeat, options), *rivals)):
+    external = (other.samples(models, greedy, repeat, options) for other in others)
+    for sample in filter(None, chain(run_samples(models, entries, questions, repeat, options), *external)):
         samples.append(sample)
         yield Progress(len(samples), total, f"{sample.question.id}: {sample.entry.label}", None)
     labels = [*(entry.label for entry in entries), *(other.label for other in others)]

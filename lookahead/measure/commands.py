@@ -43,8 +43,8 @@ def run(arguments: Namespace) -> None:
     print(json.dumps(json.loads(running.result().to_json())))
 
 
-def bench(arguments: Namespace, rivals: Callable[..., list[method_bench.ExternalEngine]]) -> None:
-    """Measure each method on each prompt. `rivals` returns engines for a family, programs and a folder for files."""
+def bench(arguments: Namespace, external_engines: Callable[..., list[method_bench.ExternalEngine]]) -> None:
+    """Measure each method on each prompt. `external_engines` returns engines for a family, programs and a folder for files."""
     groups = (arguments.methods or "").split()
     chosen = [method for group in groups for method in ([group] if ":" in group else group.split(",")) if method]
     extra = [*method_bench.PEERS] if arguments.peers else []
@@ -58,7 +58,7 @@ def bench(arguments: Namespace, rivals: Callable[..., list[method_bench.External
     models = _load(arguments)
     methods = [*(chosen or methods_for(models)), *extra]
     with TemporaryDirectory() as folder:
-        others = rivals(models, arguments.vllm, arguments.llama_server, Path(folder))
+        others = external_engines(models, arguments.vllm, arguments.llama_server, Path(folder))
         running = method_bench.measure(models, methods, prompts, repeat=arguments.repeat, others=others, **options)
         report = terminal.run_with_progress(running)
     shown = method_bench.tables(report)

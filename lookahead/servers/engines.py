@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -32,6 +33,7 @@ from .gguf import write
 
 START_S, TEXT_S, END_S = 600, 300, 10  # time limits for the start of a server, a text, and the end of a server
 VLLM_DRAFTS, VLLM_HEADS, VLLM_NGRAMS = (2, 4, 6), (2, 4), (4, 10)  # draft lengths
+FIND_VLLM = "import importlib.util, sys; sys.exit(importlib.util.find_spec('vllm') is None)"
 LLAMA_DRAFTS, LLAMA_NGRAMS = (4, 8), (8, 32)
 
 
@@ -61,8 +63,18 @@ class Engine:
                         yield Sample(number, q, Entry(self.label, self.label, {}, {}), timing, naive)
 
 
-def rivals(models: Models, vllm_python: str | None, llama_server: str | None, folder: Path) -> list[Engine]:
-    """Return the engines of an interpreter with vLLM and of a llama-server program, whose models are written to the folder."""
+def external_engines(models: Models, vllm_python: str | None, llama_server: str | None, folder: Path) -> list[Engine]:
+    """Return the engines of an interpreter with vLLM and of a llama-server program, whose models are written to the folder.
+
+    Raises `SettingsError` for a program that cannot be run, and for an interpreter without vLLM.
+    """
+    for option, program in (("vllm", vllm_python), ("llama-server", llama_server)):
+        if program and not shutil.which(program):
+            raise SettingsError(option, program, "it is not a program that can be run; give the path of one.")
+    if vllm_python and subprocess.run([vllm_python, "-c", FIND_VLLM], capture_output=True).returncode:
+        raise SettingsError(
+            "vllm", vllm_python, "it is not a Python interpreter with vLLM; install vLLM in its environment."
+        )
     engines = vllm(vllm_python, models) if vllm_python else []
     return engines + (llama_cpp(llama_server, models, folder) if llama_server else [])
 

@@ -178,3 +178,18 @@ def test_a_gguf_file_has_the_same_weights(tmp_path, changes):
 def test_only_a_plain_llama_can_be_converted_to_gguf(tmp_path):
     with pytest.raises(LookaheadError, match="plain Llama"):
         gguf.write(tiny("qwen3", tmp_path / "m"), tmp_path / "m.gguf")
+
+
+@pytest.mark.parametrize(
+    ("vllm", "llama_server", "message"),
+    [
+        ("/nowhere/python", None, "vllm is '/nowhere/python': it is not a program"),
+        (str(ROOT), None, "it is not a program"),
+        (sys.executable, None, "it is not a Python interpreter with vLLM"),
+        (None, str(ROOT / "README.md"), "llama-server is .*README.md': it is not a program"),
+    ],
+)
+def test_a_program_that_cannot_be_used_is_refused_before_a_measurement(tmp_path, vllm, llama_server, message):
+    with pytest.raises(LookaheadError, match=message):
+        engines.external_engines(None, vllm, llama_server, tmp_path)
+    assert not [*tmp_path.iterdir()]

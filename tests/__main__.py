@@ -1,7 +1,7 @@
 """Run the full suite with `python -m tests`: first untimed tests on three workers, then timed tests alone.
 
-Further arguments are passed to both runs of pytest. Under CI and without arguments, vLLM is installed in the background during
-the untimed tests.
+Further arguments are passed to both runs of pytest. Under CI and without arguments, vLLM is installed and the types are checked
+in the background during the untimed tests.
 """
 
 from __future__ import annotations
@@ -17,23 +17,26 @@ STAGES = (
 )
 # Compiles and measures once before the tests; otherwise all workers and their apps would do this at the same time.
 PREPARE = "import lookahead; lookahead.load('pocket')"
-VLLM = Path(__file__).with_name("vllm_environment.py")
+VLLM, TYPES = (Path(__file__).with_name(name) for name in ("vllm_environment.py", "type_errors.py"))
 ENVIRONMENT = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # many processes share the compiled bytecode
 
 
 def main(arguments: list[str]) -> int:
     """Return the worst exit status of both runs. A run that selects no test counts as passed if the other run passes."""
     command = [sys.executable, "-m", "pytest", "--durations=25"]  # prints the slowest tests
-    full_suite = not arguments and "CI" in ENVIRONMENT and "VLLM_PYTHON" not in ENVIRONMENT
-    installing = subprocess.Popen([sys.executable, VLLM]) if full_suite else None
+    background = []
     if not arguments:
         subprocess.call([sys.executable, "-c", PREPARE], env=ENVIRONMENT)
+        if "CI" in ENVIRONMENT:
+            programs = (TYPES,) if "VLLM_PYTHON" in ENVIRONMENT else (TYPES, VLLM)
+            background = [subprocess.Popen([sys.executable, program]) for program in programs]
     codes = []
     for stage in STAGES:
         codes.append(subprocess.call([*command, *stage, *arguments], env=ENVIRONMENT))
-        if installing:
-            installing.wait()
-    return max(0 if code == 5 and min(codes) == 0 else code for code in codes)
+        for process in background:
+            process.wait()
+    codes = [0 if code == 5 and min(codes) == 0 else code for code in codes]
+    return max(*codes, background[0].returncode if background else 0)
 
 
 if __name__ == "__main__":

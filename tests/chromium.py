@@ -24,7 +24,7 @@ from lookahead.trace import assets
 INSTALLING = FileLock(Path(tempfile.gettempdir()) / f"installing-chromium-{os.getuid()}.lock", timeout=900)
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
+    "--disable-component-update", "--disable-sync", "--in-process-gpu",  # a process less, and a fifth less work
 ]  # fmt: skip
 # The shell is the same engine without windows. Opening a window takes longer than loading most of our pages.
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")

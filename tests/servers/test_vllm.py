@@ -26,9 +26,9 @@ from lookahead.servers.load import SIDES, Block, blocks, rounds_of
 from lookahead.servers.race import ServerRace
 
 pytestmark = [pytest.mark.engines, pytest.mark.timed, pytest.mark.timeout(1500)]  # the first test may install vLLM
-MAX_TOKENS, RACES, TOGETHER, PREFIX = 48, 100, 4, 0.9
+MAX_TOKENS, TOGETHER, PREFIX = 48, 4, 0.9
 PROMPTS = [Question(s.id, s.category, s.prompt, s.chat) for s in BENCH if not s.options][:12]
-NAMES, THINGS = ("Anna", "Ben", "Lily", "Tom", "Mia"), ("frog", "kite", "cake", "boat", "star")
+NAMES, THINGS = ("Anna", "Ben", "Lily"), ("frog", "kite", "cake")
 
 
 def engine(speculative=False):
@@ -85,14 +85,13 @@ def test_its_ids_equal_ours(servers, ours):
     assert sum(identical) >= PREFIX * len(identical), identical
 
 
-def test_a_hundred_races_are_complete_and_their_counts_agree(servers):
+def test_concurrent_races_are_complete_and_their_counts_agree(servers):
     prompts = [
         f"One day {name} {verb} a {thing}."
         for name in NAMES
         for thing in THINGS
         for verb in ("found", "lost", "saw", "made")
     ]
-    assert len(prompts) == RACES
     with ThreadPoolExecutor(TOGETHER) as visitors:
         traces = list(visitors.map(lambda prompt: raced(servers, prompt, 12), prompts))
     for trace in traces:
@@ -113,14 +112,14 @@ def test_its_counters_agree_under_load(servers):
         clients, *done = [
             item
             async for item in blocks(
-                dict(zip(SIDES, servers, strict=False)), PROMPTS, rounds_of([1, 4, 16], 8), MAX_TOKENS
+                dict(zip(SIDES, servers, strict=False)), PROMPTS, rounds_of([1, 8], 8), MAX_TOKENS
             )
         ]
         assert all(isinstance(block, Block) for block in done)
         return report.from_blocks(clients, PROMPTS[:8], done, MAX_TOKENS)
 
     measured = complete(work)
-    assert [level["concurrency"] for level in measured["levels"]] == [1, 4, 16]
+    assert [level["concurrency"] for level in measured["levels"]] == [1, 8]
     for level in measured["levels"]:
         assert level["failed"] == 0 and not level["differs"]
         for side in SIDES:

@@ -111,9 +111,7 @@ def test_its_counters_agree_under_load(servers):
     async def work():
         clients, *done = [
             item
-            async for item in blocks(
-                dict(zip(SIDES, servers, strict=False)), PROMPTS, rounds_of([1, 8], 8), MAX_TOKENS
-            )
+            async for item in blocks(dict(zip(SIDES, servers, strict=False)), PROMPTS, rounds_of([1, 8], 8), MAX_TOKENS)
         ]
         assert all(isinstance(block, Block) for block in done)
         return report.from_blocks(clients, PROMPTS[:8], done, MAX_TOKENS)

@@ -22,6 +22,8 @@ export function connect(scenarios) {
   }
 }
 
+export const unmark = () => mark(null);
+
 export const press = id => chips()[presets.findIndex(preset => preset.id === id)]?.click();
 
 /** The presets after this one, to try next: [{id, label}]. */

@@ -4,11 +4,20 @@
 import * as timeline from "../timeline/timeline.js";
 import * as chips from "./chips.js";
 import * as embed from "./embed.js";
+import * as fields from "./fields.js";
 import * as present from "./present.js";
 import * as tour from "./tour.js";
 
 // A race in the address replaces the recording that the page shows first.
 const isOfLink = () => /[?&](prompt=|recording=(?!story))/.test(location.search);
+
+let stage = null; // of the page's main timeline
+
+/** Called when the reader has changed the form. */
+export const edited = () => {
+  fields.clearError();
+  if (stage?.edited()) chips.unmark();
+};
 
 export function mount({element, props, watch, server}, main) {
   const first = props.value;
@@ -26,11 +35,13 @@ export function mount({element, props, watch, server}, main) {
     timeline.mount(host);
     return;
   }
-  const stage = timeline.mount({
+  if (!stage) document.addEventListener("input", ({target}) => target.closest("#la-prompt, #la-more") && edited());
+  stage = timeline.mount({
     ...host,
     recording: id => server.recorded(id),
+    refused: fields.showError,
+    begun: fields.clearError,
     run: () => document.getElementById("la-race").click(),
-    tour: () => tour.begin(stage),
     next: run => chips.after(run.replace(/^recording-/, "")),
     press: chips.press,
   });

@@ -1,5 +1,5 @@
-/* tour.js: a tour of six stops on the recording that is shown. Each stop seeks a moment of one pass and outlines a
-   part of the page; the last stop is a question. */
+/* tour.js: a tour of a minute in six stops on the recording that is shown. At each stop, the playhead moves on and a
+   part of the page is outlined; the last stop is a question. With reduced motion, the playhead jumps. */
 
 import {isPartlyAccepted, partsOf} from "../timeline/strip.js";
 import {make, setText} from "./dom.js";
@@ -10,44 +10,55 @@ const button = (label, action) => {
   return node;
 };
 
-/** The stops on a drafting lane's steps: [{part, sentence, at: [step, phase]}]; the last one has a `question`. */
-export function stopsOf(steps) {
-  const indices = [...steps.keys()];
-  const drafting = indices.filter(i => steps[i].draft.tokens.length > 1);
+/** The stops: [{part, sentence, to, seconds}]. The playhead moves to the time `to` in `seconds`. The last stop has a
+    `question`: a step. */
+export function stopsOf(stage) {
+  const steps = stage.steps();
+  const drafting = [...steps.keys()].filter(i => steps[i].draft.tokens.length > 1);
   const partly = drafting.find(i => isPartlyAccepted(steps[i])) ?? drafting[0];
   const next = drafting.find(i => i > partly) ?? partly;
   const count = partsOf(steps[partly]).drafted.length;
+  const at = (index, phase) => stage.timeOf(index, phase);
   return [
     {
-      part: ".la-lanes",
-      at: [partly, "draft"],
-      sentence: "One model writes the same text twice: on the left one token per pass, on the right with drafts.",
+      part: ".la-stage",
+      sentence:
+        "This text is written in two ways. Above it: a tick per naive pass. Below it: a bracket per pass with drafts.",
+      to: at(partly, "draft"),
+      seconds: 12,
     },
     {
       part: ".la-strip",
-      at: [partly, "draft"],
-      sentence: `A fast drafter proposes ${count} tokens. Drafts are cheap.`,
+      sentence: `A fast drafter has proposed ${count} tokens. The model verifies all of them in one pass.`,
+      to: at(partly, "verify"),
+      seconds: 10,
     },
     {
       part: ".la-strip",
-      at: [partly, "verify"],
-      sentence: "The model verifies all of them in one pass, which takes less time than one pass per token.",
-    },
-    {
-      part: ".la-strip",
-      at: [partly, "accept"],
       sentence: "Tokens that equal the model’s own are accepted. At the first rejection, the model writes its own.",
+      to: at(partly, "accept"),
+      seconds: 10,
+    },
+    {
+      part: ".la-stage",
+      sentence:
+        "A pass that accepts tokens writes several at once. So the green caret leads, and its stack grows more slowly.",
+      to: stage.end(),
+      seconds: 18,
     },
     {
       part: ".la-head",
-      at: [steps.length - 1, "accept"],
-      sentence: "Fewer passes, the same text. The speedup shown was measured.",
+      sentence: "The same text in fewer passes. The speedup was measured.",
+      to: stage.end(),
+      seconds: 8,
     },
     {
       part: ".la-strip",
-      at: [next, "verify"],
       sentence: "Your turn. Will all of these tokens be accepted?",
+      to: at(next, "verify"),
+      seconds: 0,
       question: steps[next],
+      answer: at(next, "accept"),
     },
   ];
 }
@@ -56,16 +67,18 @@ class Tour {
   #stage;
   #stops;
   #number = 0;
+  #moving = 0; // ends the previous movement
   #sentence = make("p", {"aria-live": "polite"});
   #position = make("span.la-t-place");
-  #back = button("Back", () => this.#go(this.#number - 1));
-  #next = button("Next", () => this.#go(this.#number + 1));
+  #isManual = false; // the reader has pressed Back or Next: each stop stays
+  #back = button("Back", () => this.#step(-1));
+  #next = button("Next", () => this.#step(1));
   #choices = make("span");
   #outlined = null;
 
   constructor(stage) {
     this.#stage = stage;
-    this.#stops = stopsOf(stage.steps());
+    this.#stops = stopsOf(stage);
     const close = button("Close", () => this.end());
     const row = make("div.la-t-row", this.#position, this.#choices, this.#back, this.#next, close);
     this.node = make("div.la-tour", {role: "dialog", "aria-label": "A tour in six stops"}, this.#sentence, row);
@@ -77,16 +90,36 @@ class Tour {
     this.#next.focus({preventScroll: true});
   }
 
+  #step(direction) {
+    this.#isManual = true;
+    this.#go(this.#number + direction);
+  }
+
   #go(number) {
     this.#number = number;
-    const {part, sentence, at, question} = this.#stops[number];
+    const {part, sentence, question} = this.#stops[number];
     setText(this.#sentence, sentence);
     setText(this.#position, `${number + 1} of ${this.#stops.length}`);
     this.#back.disabled = number === 0;
     this.#next.hidden = number === this.#stops.length - 1;
     this.#choices.replaceChildren(...(question ? [true, false].map(all => this.#choice(all, question)) : []));
     this.#outline(this.#stage.root.querySelector(part));
-    this.#stage.seek(...at);
+    this.#play(this.#stops[number - 1]?.to ?? 0, this.#stops[number]);
+  }
+
+  /** Move the playhead to the time of a stop, then go to the next stop. */
+  #play(from, {to, seconds}) {
+    this.#moving += 1;
+    const [movement, begun] = [this.#moving, performance.now()];
+    const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches || !seconds;
+    const frame = now => {
+      if (movement !== this.#moving) return;
+      const share = seconds ? Math.min(1, Math.max(0, now - begun) / (1000 * seconds)) : 1;
+      this.#stage.seek(isStill ? to : from + (to - from) * share);
+      if (share < 1) requestAnimationFrame(frame);
+      else if (!this.#isManual && this.#number < this.#stops.length - 1) this.#go(this.#number + 1);
+    };
+    frame(begun);
   }
 
   #choice(guess, step) {
@@ -103,7 +136,7 @@ class Tour {
         `${isRight ? "Right" : "Not this time"}: ${result}. Now press Race, or try a chip under the prompt.`,
       );
       this.#choices.replaceChildren();
-      this.#stage.seek(this.#stops.at(-1).at[0], "accept");
+      this.#stage.seek(this.#stops.at(-1).answer);
     });
   }
 
@@ -115,6 +148,7 @@ class Tour {
   }
 
   end() {
+    this.#moving += 1;
     this.#outline(null);
     this.node.remove();
     current = null;
@@ -126,13 +160,19 @@ let current = null;
 const hasDrafts = stage => stage.steps().some(step => step.draft.tokens.length > 1);
 
 /** Start the tour again. If no draft is shown, it starts on the first recording. */
-export async function begin(stage) {
+async function begin(stage) {
   current?.end();
   if (!hasDrafts(stage)) await stage.record("story");
   if (hasDrafts(stage)) current = new Tour(stage);
 }
 
-/** Called when the main timeline is ready. `?tour` in the address starts the tour. */
+let shown = null; // the stage of the page's main timeline
+
+/** Called when the main timeline is ready. A button or `?tour` in the address starts the tour. */
 export function connect(stage) {
+  if (!shown) {
+    document.addEventListener("click", ({target}) => target.closest("#la-tour-button") && begin(shown));
+  }
+  shown = stage;
   if (new URLSearchParams(location.search).has("tour")) begin(stage);
 }

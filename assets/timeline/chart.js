@@ -1,11 +1,10 @@
-/* chart.js: tokens over time on a canvas, one line per lane, with a tick per pass under the axis. Lines are
-   staircases because tokens are committed at the end of a pass. */
+/* chart.js: tokens over time on a canvas, one line per lane. Lines are staircases because tokens are committed at the
+   end of a pass. The playhead's slider covers the time axis (controls.css repeats the margins). */
 
 import {make} from "../page/dom.js";
 import {duration, isDone, tokensOf} from "./log.js";
 
-const MARGIN = {left: 52, right: 72, top: 10, bottom: 42}; // pixels, as all lengths here
-const RUG = 16; // height of the row of pass ticks under the axis
+const MARGIN = {left: 52, right: 72, top: 8, bottom: 32}; // pixels, as all lengths here
 const LINE = 14; // height of a label
 const COLORS = ["paper", "ink", "ink-2", "rule", "accent", "draft", "own", "heat"];
 // Colors and dashes of the lanes before the last.
@@ -14,7 +13,7 @@ const OTHER_LANES = [
   ["heat", [2, 3]],
   ["ink", [9, 3, 2, 3]],
 ];
-const LABEL = "Tokens over time, one line per lane; the figures are above the lanes";
+const LABEL = "Tokens over time, one line per lane; the figures are next to the text";
 const MIN_TOKENS = 8; // tokens of a lane before its total time is estimated
 
 /** The extent of the axes: {seconds, tokens}. While a race runs, it is estimated from the tokens so far. */
@@ -87,13 +86,20 @@ export class Chart {
 
   /** Functions from seconds and tokens to pixels, and the plot's box. */
   #scale(log) {
-    const {seconds, tokens} = extent(log);
-    const xMax = (isDone(log) ? seconds : this.#extend(log.run, seconds)) || 1;
+    const xMax = this.axis(log);
+    const {tokens} = extent(log);
     const width = this.#size.width - MARGIN.left - MARGIN.right;
     const height = this.#size.height - MARGIN.top - MARGIN.bottom;
     const x = t => MARGIN.left + (width * t) / xMax;
     const y = n => MARGIN.top + height * (1 - n / tokens);
     return {xMax, yMax: tokens, left: MARGIN.left, width, base: MARGIN.top + height, x, y};
+  }
+
+  /** The end of the time axis in seconds. */
+  axis(log) {
+    if (!log.lanes.length) return 1;
+    const {seconds} = extent(log);
+    return (isDone(log) ? seconds : this.#extend(log.run, seconds)) || 1;
   }
 
   /** Return an estimate in seconds, rounded up, and never less than a previous one of that run. */
@@ -112,7 +118,6 @@ export class Chart {
     if (!log.lanes.length) return;
     const scale = this.#scale(log);
     this.#drawAxes(scale);
-    if (!log.lanes.at(-1).naive) this.#drawRug(log.lanes.at(-1), frame.lanes.at(-1).settled, scale);
     const labels = log.lanes.map((lane, i) => {
       const isLast = i === log.lanes.length - 1;
       const [color, dash] = lane.naive
@@ -149,28 +154,9 @@ export class Chart {
     }
     const step = niceStep(scale.xMax, Math.max(2, Math.min(6, scale.width / 90)));
     for (let t = 0; t <= scale.xMax * 1.0001; t += step) {
-      this.#text(t ? onAxis(t, step) : "0 s", scale.x(t), scale.base + RUG + LINE, "center", gray);
+      this.#text(t ? onAxis(t, step) : "0 s", scale.x(t), scale.base + LINE + 6, "center", gray);
     }
     this.#text("tokens", scale.left + 8, MARGIN.top + 10, "left", gray);
-  }
-
-  /** One tick per pass under the axis; its height is the number of emitted tokens. Ticks after the playhead are
-      faint. */
-  #drawRug(lane, settled, scale) {
-    const paint = this.#paint;
-    this.#text("passes", scale.left - 8, scale.base + RUG - 3, "right", this.#ink["ink-2"]);
-    Object.assign(paint, {strokeStyle: this.#ink.accent, lineWidth: 1});
-    const tallest = Math.max(4, ...lane.steps.map(step => step.emitted.length));
-    let before = -Infinity;
-    lane.steps.forEach(({emitted}, i) => {
-      const x = Math.round(scale.x(lane.ends[i])) + 0.5;
-      if (!emitted.length || x - before < 2) return;
-      before = x;
-      paint.globalAlpha = i < settled ? 1 : 0.3;
-      const top = scale.base + 4;
-      this.#line(x, top, x, top + Math.max(2, ((RUG - 4) * emitted.length) / tallest));
-    });
-    paint.globalAlpha = 1;
   }
 
   /** Draw the line of a lane, faint after the playhead. Returns its label: {x, y, name, color}. */
@@ -208,7 +194,7 @@ export class Chart {
 
   #drawPlayhead(x, scale) {
     Object.assign(this.#paint, {strokeStyle: this.#ink["ink-2"], lineWidth: 1});
-    this.#line(Math.round(x) + 0.5, 4, Math.round(x) + 0.5, scale.base + RUG + 4);
+    this.#line(Math.round(x) + 0.5, 4, Math.round(x) + 0.5, scale.base);
   }
 
   /** Draw the lanes' names at the ends of the lines, moved apart if they overlap. */

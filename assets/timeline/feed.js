@@ -17,6 +17,7 @@ function parse(text) {
 
 export class Feed {
   problem = ""; // the server's error message for the last request
+  field = ""; // the form's field that the message is about
   batches = 0; // number of applied batches
   restored = false; // the shown run was restored after a reload
   #log;
@@ -26,8 +27,8 @@ export class Feed {
   #fallback;
 
   /** `read()` returns the host's current value; `fallback` is shown if the first value is an error.
-      `refused(message)` is called for an error of the server, `updated(isNewRun)` for any other batch, `changed()` when
-      the page must redraw. */
+      `refused(message, field)` is called for an error of the server, `updated(isNewRun)` for any other batch,
+      `changed()` when the page must redraw. */
   constructor(log, read, fallback, {resend, refused, updated, changed}) {
     this.#log = log;
     this.#read = read;
@@ -60,8 +61,9 @@ export class Feed {
     if (batch.error != null) {
       if (!log.run && this.#fallback) this.receive(this.#fallback); // the link is invalid
       this.problem = String(batch.error);
+      this.field = batch.field || "";
       if (batch.stop) applyBatch(log, {stop: 1}); // the running race ends
-      this.#owner.refused(this.problem);
+      this.#owner.refused(this.problem, this.field);
       this.#owner.changed(); // the shown events of the race stay
       return {...unchanged, gap: false};
     }

@@ -24,11 +24,18 @@ function nameOf(log, extension) {
   return `lookahead-${methods}-${date}`.replace(/[^A-Za-z0-9-]+/g, "") + extension;
 }
 
-/** The address of the shown race; `pass` is the position of the playhead. */
-function linkTo(log, pass) {
+/** The address of the shown race. A recording's address has the position of the playhead in seconds. */
+function linkTo(log, time) {
   const address = new URL(location.pathname, location.href);
-  address.search = log.link + (log.live || pass < 1 ? "" : `&pass=${pass}`);
+  address.search = log.link + (log.live || !time ? "" : `&time=${Number(time.toFixed(6))}`);
   return address.href;
+}
+
+/** The time in the address of this page, if it is the link of the shown recording; else null. */
+export function linkedTime({link, live}) {
+  const [address, shown] = [location.search, link || ""].map(query => new URLSearchParams(query));
+  const isLinked = !live && shown.has("recording") && shown.get("recording") === address.get("recording");
+  return isLinked && address.has("time") ? Number(address.get("time")) || 0 : null;
 }
 
 /** The exports by button. Each returns a message for the reader, or nothing. */
@@ -36,8 +43,8 @@ const EXPORTS = {
   json: ({log}) => save(nameOf(log, ".json"), JSON.stringify(traceOf(log)), "application/json"),
   csv: home => fromHost(home, "csv", ".csv", "text/csv"),
   replay: home => fromHost(home, "replay", ".html", "text/html"),
-  async link({log, passNow}) {
-    const address = linkTo(log, passNow());
+  async link({log, timeNow}) {
+    const address = linkTo(log, timeNow());
     if (address.length > MAX_LINK) return "This prompt is too long for a link; save the recording instead.";
     try {
       await navigator.clipboard.writeText(address);
@@ -52,7 +59,7 @@ const EXPORTS = {
     save(nameOf(log, ".png"), picture, "image/png");
   },
   async clip({log, ui}) {
-    setText(ui.exportStatus, "Filming the first passes: eight seconds.");
+    setText(ui.exportStatus, "Filming the race: eight seconds.");
     save(nameOf(log, ".webm"), await share.clip(log), "video/webm");
   },
   open: ({ui}) => ui.file.click(),
@@ -82,7 +89,7 @@ async function openFile({ui, host, receive}, file) {
   return reply ? "" : `${NO_REPLY} A file with millions of values is refused.`;
 }
 
-/** Connect the export buttons. `home` is {log, ui, host, receive, passNow}; buttons without a host function are
+/** Connect the export buttons. `home` is {log, ui, host, receive, timeNow}; buttons without a host function are
     removed. */
 export function connect(home) {
   const {ui, host} = home;

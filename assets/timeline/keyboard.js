@@ -9,17 +9,19 @@ function isForTimeline(event, {root, scrub, main}) {
   const {target} = event;
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return false;
   if (!root.getClientRects().length) return false; // in a tab that is not shown
-  if (!root.contains(target) && !(main && target === document.body)) return false;
+  const isOnPage = target === document.body || target.matches(".la-chip"); // a clicked chip keeps the focus
+  if (!root.contains(target) && !(main && isOnPage)) return false;
   if (event.key === " " && target.matches(PRESSED_BY_SPACE)) return false;
   return target === scrub || !(target.isContentEditable || target.matches(TYPED_IN));
 }
 
-/** `parts` is {root, scrub, main}; `on(node, type, handler)` listens until the timeline is destroyed. */
-export function listen({parts, playhead, help, on}) {
+/** `parts` is {root, scrub, main}; `step(direction, isOfAll)` seeks the next pass; `on(node, type, handler)` listens
+    until the timeline is destroyed. */
+export function listen({parts, playhead, step, help, on}) {
   const actions = {
     " ": () => playhead.toggle(),
-    ArrowLeft: () => playhead.step(-1),
-    ArrowRight: () => playhead.step(1),
+    ArrowLeft: ({shiftKey}) => step(-1, shiftKey),
+    ArrowRight: ({shiftKey}) => step(1, shiftKey),
     Home: () => playhead.seek(0),
     End: () => playhead.seek(Infinity),
     "[": () => playhead.shift(-1),
@@ -30,6 +32,6 @@ export function listen({parts, playhead, help, on}) {
     const action = isForTimeline(event, parts) && actions[event.key];
     if (!action) return;
     event.preventDefault();
-    action();
+    action(event);
   });
 }

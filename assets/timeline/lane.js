@@ -1,5 +1,6 @@
-/* lane.js: one lane of text. A settled pass is built once and then only attached or detached; nothing is animated per
-   token. Model text is untrusted: it becomes text nodes. */
+/* lane.js: the text of one lane, or the one text that naive and a drafting lane write. A bracket under the text spans
+   the tokens of a pass, and rejected tokens hang under it. A tick above the text marks a pass of naive. A settled pass
+   is built once and then only attached or detached. Model text is untrusted: it becomes text nodes. */
 
 import {HIDDEN, make, setText, signs} from "../page/dom.js";
 import {percent} from "../page/numbers.js";
@@ -9,33 +10,50 @@ import {TokenPointer} from "./pointer.js";
 import {finish, plainName, prefill, promptOf} from "./sentences.js";
 
 const AT_END = 40; // pixels from the end within which the text follows new tokens
+const HANGING = ["rejected", "unvisited", "note"]; // parts of a pass that are not in the text
+const NOTHING = {inFlight: -1, ghosts: 0, sweep: null};
 
 /** A token of a settled pass; `heat` is its entry of `heatOf`. */
 function tokenNode(part, heat) {
-  const isUnaccepted = part.kind === "rejected" || part.kind === "unvisited";
-  const isSign = part.kind === "note" || part.kind === "tick";
-  const attributes = isUnaccepted || isSign ? HIDDEN : {};
-  const node = make(`span.la-tok.la-${part.kind}`, attributes, isUnaccepted ? signs(part.text) : part.text);
+  const text = HANGING.includes(part.kind) ? signs(part.text) : part.text;
+  const node = make(`span.la-tok.la-${part.kind}`, text);
   if (part.hatched) node.classList.add("la-hatched");
-  if (isSign) return node;
+  if (part.kind === "note") return node;
   node.laPart = part; // TokenPointer reads laPart and laStep
   if (heat && heat.fails !== null) node.dataset.fails = String(heat.fails);
   if (heat && heat.bits !== null) node.dataset.bits = String(levelOf(heat.bits));
   return node;
 }
 
-function passNode(lane, index) {
+/** Tokens that are not in the text, under the token that the target wrote instead. */
+const hanging = nodes => make("span.la-hang", HIDDEN, make("span.la-hung", ...nodes));
+
+/** The node of a pass, and the nodes of its emitted tokens: {node, tokens}. */
+function passNodes(lane, index) {
   const step = lane.steps[index];
   const heat = heatOf(step);
-  const node = make("span.la-pass", ...passParts(step, lane.naive).map(part => tokenNode(part, heat[part.emitted])));
+  const parts = passParts(step, lane.naive);
+  const nodes = parts.map(part => tokenNode(part, heat[part.emitted]));
+  const hangs = parts.map(({kind}) => HANGING.includes(kind));
+  const [text, under] = [false, true].map(wanted => nodes.filter((_, i) => hangs[i] === wanted));
+  if (under.length) text.splice(hangs.indexOf(true), 0, hanging(under));
+  const tokens = nodes.filter(node => node.laPart?.emitted >= 0);
+  if (step.finish === "eos" && !tokens.at(-1)?.textContent) tokens.at(-1)?.classList.add("la-end");
+  const node = make(`span.la-pass${parts[0]?.kind === "plain" ? ".la-undrafted" : ""}`, ...text);
   node.laStep = index;
-  return node;
+  return {node, tokens};
 }
 
 export class Lane {
   #lane;
+  #naive; // the lane that writes the same text without drafts, or null
+  #prompt;
   #passes = []; // the passes' nodes, built when first shown
+  #tokens = []; // the tokens' nodes, by their position in the text
   #settled = 0; // number of passes on the page
+  #counted = 0; // number of tokens that naive has written
+  #reached = ""; // key of naive's caret and of the tokens that only naive has written
+  #difference = -1;
   #latest = null;
   #marked = null;
   #inFlight = -1;
@@ -43,20 +61,23 @@ export class Lane {
   #follows = true;
   #run = make("span.la-run", HIDDEN);
   #caret = make("span.la-caret", HIDDEN);
+  #ahead = make("span.la-ahead");
   #aside = make("span.la-aside");
 
   /** `listener` has hover(step), pick(step) and point(step, part, node); `node` is null when no token is pointed at.
-   */
-  constructor(lane, log, listener) {
+      With `naive`, the node has no heading, and shows the progress of both lanes. */
+  constructor(lane, log, listener, naive = null) {
     this.#lane = lane;
+    this.#naive = naive;
     const {chat} = log.header.settings; // a reply starts on a new line
-    const prompt = make(`span.la-prompt${chat ? ".la-turn" : ""}`, promptOf(log), chat ? "\n" : "");
-    const text = make("div.la-text", {dir: "auto"}, prompt, this.#run, this.#caret);
-    const label = `${lane.name}: text`;
+    this.#prompt = make(`span.la-prompt${chat ? ".la-turn" : ""}`, promptOf(log), chat ? "\n" : "");
+    const text = make("div.la-text", {dir: "auto"}, this.#prompt, this.#run, this.#caret, this.#ahead);
+    const label = `${naive ? `${naive.name} and ${lane.name}` : lane.name}: text`;
     this.scroll = make("div.la-scroll", {tabindex: "0", role: "region", "aria-label": label}, text);
     const plain = make("span.la-plain-name", plainName(lane, log));
-    const head = make("div.la-lanehead", plain, make("span.la-name", lane.name), this.#aside);
-    this.node = make(`section.la-lane.${lane.naive ? "la-naive" : ""}`, head, this.scroll);
+    const head = naive ? [] : [make("div.la-lanehead", plain, make("span.la-name", lane.name), this.#aside)];
+    const kind = naive ? ".la-both" : lane.naive ? ".la-naive" : "";
+    this.node = make(`section.la-lane${kind}`, ...head, this.scroll);
     this.scroll.addEventListener("scroll", () => this.#scrolled(), {passive: true});
     new TokenPointer(text, this.scroll, listener);
   }
@@ -72,17 +93,34 @@ export class Lane {
   }
 
   #pass(index) {
-    this.#passes[index] ||= passNode(this.#lane, index);
+    if (!this.#passes[index]) {
+      const {node, tokens} = passNodes(this.#lane, index);
+      const first = this.#lane.tokens[index] - this.#lane.steps[index].emitted.length;
+      tokens.forEach((token, i) => {
+        this.#tokens[first + i] = token;
+        this.#drawToken(first + i);
+      });
+      this.#passes[index] = node;
+    }
     return this.#passes[index];
   }
 
+  #drawToken(position) {
+    const {classList} = this.#tokens[position] || {};
+    classList?.toggle("la-counted", position < this.#counted);
+    classList?.toggle("la-different", position === this.#difference);
+  }
+
   /** Show a lane's frame, as `frameAt` returns it. Returns whether the end of the text may have moved. */
-  update(view, playing) {
+  update(view, playing, naiveView = null) {
     const settledChanged = this.#showPasses(view.settled);
-    const ghostsChanged = !this.#lane.naive && this.#drawInFlight(view);
+    const ahead = naiveView ? naiveView.tokens - view.tokens : 0;
+    const ghostsChanged = !this.#lane.naive && this.#drawInFlight(ahead > 0 ? NOTHING : view);
+    const naiveChanged = naiveView !== null && this.#drawNaive(naiveView.tokens, view.tokens);
     this.#caret.classList.toggle("la-on", playing && !view.finished);
+    this.#latest?.classList.toggle("la-latest", !view.finished); // nothing hangs under a finished text
     setText(this.#aside, this.#summary(view));
-    return settledChanged || ghostsChanged;
+    return settledChanged || ghostsChanged || naiveChanged;
   }
 
   /** Show the first `count` passes. Returns whether anything changed. */
@@ -101,6 +139,23 @@ export class Lane {
     this.#latest = this.#passes[count - 1] || null;
     this.#latest?.classList.add("la-latest");
     return true;
+  }
+
+  /** Show that naive has written `count` tokens, and the drafting lane `written`. Returns whether the text changed. */
+  #drawNaive(count, written) {
+    const key = `${count}/${written}`;
+    if (key === this.#reached) return false;
+    this.#reached = key;
+    const [from, to] = [this.#counted, count].sort((a, b) => a - b);
+    this.#counted = count;
+    for (let i = from; i < to; i++) this.#drawToken(i);
+    const hadAhead = this.#ahead.childNodes.length > 0;
+    const pieces = count > written ? this.#naive.steps.flatMap(step => step.pieces).slice(written, count) : [];
+    this.#ahead.replaceChildren(...pieces.map(piece => make("span.la-tok.la-plain.la-counted", piece)));
+    this.node.querySelector(".la-reached")?.classList.remove("la-reached");
+    const last = this.#ahead.lastChild || this.#tokens[count - 1] || this.#prompt;
+    last.classList.add("la-reached");
+    return hadAhead || pieces.length > 0;
   }
 
   /** Show the pass in flight: its drafted tokens one by one, then the sweep. Returns whether the tokens changed. */
@@ -137,5 +192,12 @@ export class Lane {
     this.#marked?.classList.remove("la-marked");
     this.#marked = index < 0 ? null : this.#pass(index);
     this.#marked?.classList.add("la-marked");
+  }
+
+  /** Mark the token at which this text differs from naive's; -1 for none. */
+  markDifference(position) {
+    const before = this.#difference;
+    this.#difference = position;
+    for (const changed of [before, position]) this.#drawToken(changed);
   }
 }

@@ -59,8 +59,9 @@ function applyEvent(log, event) {
 }
 
 function begin(log, event) {
-  const {trace, caption = null, live = false, link = null, pass = null, model_sources: modelSources = []} = event;
+  const {trace, caption = null, live = false, link = null, pass = null} = event;
   const lanes = trace.lanes.map((lane, i, all) => createLane(lane, nameOf(lane, i, all)));
+  const modelSources = event.model_sources || [];
   Object.assign(log, {header: trace, caption, live, link, pass, modelSources, lanes});
 }
 
@@ -87,11 +88,11 @@ function nameOf(lane, i, all) {
   return `${lane.method} (${options || `lane ${i}`})`;
 }
 
-/** A lane without steps. Its lists are parallel to `steps`: start and end of a pass, the tokens and passes so far, and
-    the time of the last committed token. */
+/** A lane without steps. `ids` has its tokens. The other lists are parallel to `steps`: start and end of a pass, the
+    tokens and passes so far, and the time of the last committed token. */
 const createLane = ({method, options, opaque}, name) => ({
   ...{name, method, options: options || {}, naive: method === "naive", opaque: Boolean(opaque)},
-  ...{steps: [], starts: [], ends: [], tokens: [], passes: [], commits: []},
+  ...{ids: [], steps: [], starts: [], ends: [], tokens: [], passes: [], commits: []},
   ...{clock: 0, finish: null, prefill_s: null},
 });
 
@@ -109,9 +110,24 @@ function addStep(lane, step, clock_s) {
   lane.passes.push(passesOf(lane) + (isVerify ? 1 : 0));
   lane.commits.push(step.emitted.length || !lane.steps.length ? end : lane.commits.at(-1));
   lane.steps.push(step);
+  lane.ids.push(...step.emitted);
   lane.clock = end;
   if (step.finish) lane.finish = step.finish;
 }
+
+/** The position of the first token at which two lanes differ; -1 if they are the same as far as both have written. */
+export const differenceOf = (a, b) => a.ids.slice(0, b.ids.length).findIndex((id, i) => id !== b.ids[i]);
+
+/** Whether a race can be shown as one text: naive and a second lane, whose tokens are the same so far. */
+export function isOneText({lanes, header}) {
+  const [naive, lane] = lanes;
+  if (lanes.length !== 2 || !naive.naive || lane.naive || lane.opaque || lane.options.server) return false;
+  return header.settings.rule !== "rejection" && differenceOf(naive, lane) < 0;
+}
+
+/** Whether the text is code: it has an indented line. */
+export const isCode = ({lanes}) =>
+  /\n( {2,}|\t)\S/.test((lanes.at(-1)?.steps || []).flatMap(step => step.pieces).join(""));
 
 /** The number of entries of the ascending `list` that are <= t. */
 export function countUpTo(list, t) {
@@ -136,10 +152,10 @@ export function liveEdge(log) {
   return Math.min(...running.map(lane => lane.clock));
 }
 
-/** The nearest end of a pass of any lane after (`direction` 1) or before (-1) the time t. */
-export function neighbor(log, t, direction) {
+/** The nearest end of a pass after (`direction` 1) or before (-1) the time t, of the lanes in `lanes`. */
+export function neighbor(log, t, direction, lanes = log.lanes) {
   let nearest = direction > 0 ? liveEdge(log) : 0;
-  for (const lane of log.lanes) {
+  for (const lane of lanes) {
     const i = direction > 0 ? countUpTo(lane.ends, t) : countUpTo(lane.ends, t - 2 * EPSILON) - 1;
     const end = lane.ends[i];
     if (end !== undefined) nearest = direction > 0 ? Math.min(nearest, end) : Math.max(nearest, end);

@@ -86,6 +86,5 @@ export function passParts(step, naive) {
   const unreported = (step.drafted || 0) - parts.length; // a server does not report their text
   if (unreported > 0) parts.push({kind: "note", hatched: true, text: `${unreported} rejected`, row: -1, emitted: -1});
   if (more > 0) parts.push({kind: "note", text: moreRows(more), row: -1, emitted: -1});
-  if (unaccepted.length || unreported > 0) parts.push({kind: "tick", text: "", row: -1, emitted: -1});
   return parts.concat(added);
 }

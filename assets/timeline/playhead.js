@@ -125,9 +125,10 @@ export class Playhead {
     this.#moved();
   }
 
-  /** Seek the nearest end of a pass after (1) or before (-1) the current time. */
-  step(direction) {
-    this.seek(neighbor(this.#log, this.t, direction));
+  /** Seek the nearest end of a pass after (1) or before (-1) the current time, of the lane with this index or any. */
+  step(direction, lane = -1) {
+    const lanes = lane < 0 ? this.#log.lanes : [this.#log.lanes[lane]];
+    this.seek(neighbor(this.#log, this.t, direction, lanes));
   }
 
   toggle() {

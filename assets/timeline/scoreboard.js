@@ -1,32 +1,52 @@
-/* scoreboard.js: the area above the lanes: the state of the run, the speedup and a line of numbers per lane, all at
-   the playhead. A lane's badge is shown after the lane has finished. */
+/* scoreboard.js: the numbers of a race at the playhead. The verdict row has the passes, whether the texts are the same,
+   and the speedup. Next to the text, each lane has a stack with one block per pass. */
 
-import {make, setAttr, setText} from "../page/dom.js";
-import {percent, perSecond, seconds, tenths} from "../page/numbers.js";
-import {duration} from "./log.js";
+import {HIDDEN, make, setAttr, setText} from "../page/dom.js";
+import {count, percent, perSecond, seconds, tenths} from "../page/numbers.js";
+import {duration, isDone, passesOf} from "./log.js";
 import {frameAt} from "./player.js";
-import {announcement, headline, outcome, statusLine} from "./sentences.js";
+import {announcement, headline, matchOf, passCount, statusLine} from "./sentences.js";
 
-const ROLES = ["rowheader", "cell", "cell", "cell", "cell"]; // lane, clock, rate, tokens per pass, badge
-const REJECTION = "rejection sampling: same distribution, different text";
+// The lane, its passes, tokens per pass, clock, rate, and badge.
+const ROLES = ["rowheader", "cell", "cell", "cell", "cell", "cell"];
+const STACK = {width: 96, height: 168}; // pixels
+const MAX_BLOCK = 12; // pixels, with the gap
+
+/** The size of a block in pixels, so that a stack of `count` blocks fits. */
+function blockSize(count) {
+  let size = MAX_BLOCK;
+  while (size > 2 && Math.floor(STACK.width / size) * Math.floor(STACK.height / size) < count) size -= 1;
+  return size;
+}
+
+/** The largest number of passes that a lane of the race can have. */
+const mostPasses = log => {
+  const most = Math.max(1, ...log.lanes.map(passesOf));
+  return isDone(log) ? most : Math.max(most, log.header?.settings.max_new_tokens || 0);
+};
 
 export class Scoreboard {
   #ui;
-  #rows = [];
+  #rows = []; // by lane: {cells, stack}
   #announced = "";
 
   constructor(ui) {
     this.#ui = ui;
   }
 
-  /** Build the lines for a new run. */
+  /** Build the stacks for a new run. */
   begin(log) {
     this.#announced = "";
-    this.#rows = log.lanes.map(() => ROLES.map(role => make("span.la-cell", {role})));
+    this.#rows = log.lanes.map(() => {
+      const stack = make("span.la-stack", HIDDEN);
+      Object.assign(stack.style, {width: `${STACK.width}px`, height: `${STACK.height}px`});
+      return {cells: ROLES.map(role => make("span.la-cell", {role})), stack};
+    });
     this.#ui.scores.replaceChildren(
       ...log.lanes.map((lane, i) => {
-        setText(this.#rows[i][0], lane.name);
-        return make(`div.la-score.${lane.naive ? "la-naive" : ""}`, {role: "row"}, ...this.#rows[i]);
+        const {cells, stack} = this.#rows[i];
+        setText(cells[0], lane.name);
+        return make(`div.la-score.${lane.naive ? "la-naive" : ""}`, {role: "row"}, stack, ...cells);
       }),
     );
   }
@@ -39,24 +59,22 @@ export class Scoreboard {
     setText(this.#ui.announcer, text);
   }
 
-  draw(log, frame, {state, restored, problem}) {
-    const {number, label: comparison} = headline(frame.speedup);
+  draw(log, frame, {state, restored, problem, isStale}) {
     const ui = this.#ui;
-    setText(ui.statusText, statusLine(log, state, restored));
+    const passes = passCount(log, frame);
+    setText(ui.statusText, statusLine(log, state, restored, isStale));
     this.#drawProgress(log.status?.fraction ?? null);
-    setText(ui.number, number);
-    setText(ui.comparison, comparison);
-    setText(ui.winner, comparison ? `with ${log.lanes.at(-1).name}` : "");
-    const lanesCompared = frame.lanes.length > 2 && comparison ? `${log.lanes.at(-1).name} compared with naive` : "";
-    const rule = log.header?.settings.rule === "rejection" ? REJECTION : "";
-    setText(ui.outcome, outcome(log, frame));
-    const trustSentence = frame.atEnd && log.end?.trust ? log.end.trust.sentence : "";
-    const remarks = [lanesCompared, rule].filter(Boolean).join("; ");
-    setText(ui.note, [remarks, trustSentence].filter(Boolean).join(". "));
-    ui.note.classList.toggle("la-busy", Boolean(trustSentence) && !log.end.trust.steady);
-    const agreement = log.end?.agreement || [];
+    setText(ui.number, passes.number);
+    setText(ui.comparison, passes.words);
+    const match = matchOf(log, frame);
+    setText(ui.match, match.text);
+    setAttr(ui.match, "title", match.note || match.text);
+    setAttr(ui.match, "data-match", match.kind);
+    this.#drawRatio(log, frame);
+    const size = blockSize(mostPasses(log));
+    const agreement = log.lanes.length > 2 ? log.end?.agreement || [] : [];
     frame.lanes.forEach((lane, i) => {
-      this.#drawRow(this.#rows[i], lane, lane.finished || frame.atEnd ? agreement[i] : null);
+      this.#drawRow(this.#rows[i], lane, size, lane.finished || frame.atEnd ? agreement[i] : null);
     });
     this.#drawProblem(log, problem);
   }
@@ -67,10 +85,26 @@ export class Scoreboard {
     if (fraction !== null) bar.firstChild.style.width = percent(fraction, 0);
   }
 
-  #drawRow([, clock, rate, perPass, badge], lane, agreement) {
+  /** Draw the speedup. It is gray until the end, because it changes until then. */
+  #drawRatio(log, frame) {
+    const {ratio, note} = this.#ui;
+    const {number, label} = headline(frame.speedup);
+    setText(ratio, `${number} ${label}`.trim());
+    ratio.classList.toggle("la-final", frame.atEnd && isDone(log));
+    const trust = frame.atEnd ? log.end?.trust : null;
+    const compared = frame.lanes.length > 2 && number ? `${log.lanes.at(-1).name} compared with naive. ` : "";
+    setText(note, compared + (trust?.sentence || (number ? "Measured once, on this text." : "")));
+    note.classList.toggle("la-busy", trust?.steady === false);
+  }
+
+  #drawRow({cells: [, passes, perPass, clock, rate, badge], stack}, lane, size, agreement) {
+    setText(passes, count(lane.passes, "pass"));
+    setText(perPass, `${tenths(lane.perPass)} tokens/pass`);
     setText(clock, seconds(lane.clock));
     setText(rate, perSecond(lane.rate));
-    setText(perPass, `${tenths(lane.perPass)} tokens per pass`);
+    const columns = Math.floor(STACK.width / size);
+    const counts = {columns, rows: Math.floor(lane.passes / columns), rest: lane.passes % columns, block: `${size}px`};
+    for (const [name, value] of Object.entries(counts)) stack.style.setProperty(`--la-${name}`, String(value));
     setText(badge, agreement ? agreement.badge : "");
     badge.classList.toggle("la-same", Boolean(agreement?.identical));
     if (!agreement) return;

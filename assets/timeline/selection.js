@@ -1,39 +1,48 @@
-/* selection.js: the pass under the pointer and the picked pass. The line under the lanes describes the hovered pass,
-   else the picked one, else the latest; the inspector shows the picked one. */
+/* selection.js: the current pass. The selected lane and the playhead define it: the strip, the marks in the text, the
+   line under the legend and the inspector all show this pass. A pointer on a token describes another pass for a moment.
+   */
 
 import {card} from "../inspector/card.js";
 import {Inspector} from "../inspector/inspector.js";
 import {make, signs} from "../page/dom.js";
 import {isDone} from "./log.js";
 import {describePass} from "./sentences.js";
+import {sceneAt} from "./strip.js";
 
 const GAP = 8; // pixels between a token and its card
 
 export class Selection {
   #log;
   #ui;
+  #seek;
   #changed;
-  #hovered = null; // {lane, step}: indices
-  #picked = null;
+  #lane = -1; // -1 for the last lane
+  #isOpen = false;
+  #current = null; // {lane, step}: indices, as drawn
+  #hovered = null;
   #drawn = "";
 
-  /** `changed()` is called when another pass is hovered or picked, `seek(t)` when the reader goes to another pass. */
+  /** `changed()` is called when another pass is hovered or the inspector opens or closes; `seek(t)` moves the playhead,
+      and pauses it. */
   constructor({log, ui, changed, seek}) {
     this.#log = log;
     this.#ui = ui;
     this.#changed = changed;
-    const go = (lane, step) => {
-      this.open({lane, step});
-      seek(log.lanes[lane].ends[step]);
-    };
-    this.inspector = new Inspector({close: () => this.open(null), go});
+    this.#seek = seek;
+    this.inspector = new Inspector({close: () => this.close(), go: (lane, step) => this.open(lane, step)});
     ui.panel.append(this.inspector.node);
   }
 
   clear() {
-    this.#hovered = this.#picked = null;
+    this.#hovered = this.#current = null;
+    this.#lane = -1;
+    this.#isOpen = false;
     this.inspector.hide();
-    this.#ui.root.classList.remove("la-docked");
+  }
+
+  /** The index of the selected lane. */
+  get lane() {
+    return this.#lane < 0 ? this.#log.lanes.length - 1 : this.#lane;
   }
 
   /** The listener of a lane: see lane.js. */
@@ -45,19 +54,30 @@ export class Selection {
       },
       pick: step => {
         if (step < 0) return;
-        const isSame = this.#picked?.lane === lane && this.#picked.step === step;
-        this.open(isSame ? null : {lane, step});
+        this.#ui.root.classList.remove("la-new"); // the reader has found out that words can be clicked
+        const isSame = this.#isOpen && this.#current.lane === lane && this.#current.step === step;
+        if (isSame) this.close();
+        else this.open(lane, step);
       },
       point: (step, part, node) => this.#card(lane, step, part, node),
     };
   }
 
-  /** Open a pass in the inspector; null closes it. */
-  open(pass) {
-    this.#picked = pass;
-    this.#ui.root.classList.toggle("la-docked", Boolean(pass));
-    if (pass) this.inspector.show(this.#log, pass.lane, pass.step);
-    else this.inspector.hide();
+  /** Make a pass the current one, and show it in the inspector. */
+  open(lane, step) {
+    this.#lane = lane;
+    this.#isOpen = true;
+    this.#seek(this.#log.lanes[lane].ends[step]);
+  }
+
+  /** Show the current pass in the inspector. */
+  openCurrent() {
+    if (this.#current?.step >= 0) this.open(this.#current.lane, this.#current.step);
+  }
+
+  close() {
+    this.#isOpen = false;
+    this.inspector.hide();
     this.#changed();
   }
 
@@ -77,24 +97,21 @@ export class Selection {
     cardbox.style.top = `${(isBelow ? below : token.top - height - GAP) - figure.top}px`;
   }
 
-  /** The pass to describe in a frame: {lane, step}, or null. */
-  chosen(frame) {
-    const lane = frame.lanes.length - 1;
-    return this.#hovered || this.#picked || (lane < 0 ? null : {lane, step: frame.lanes[lane].settled - 1});
-  }
-
-  draw(frame, lanes) {
-    const pass = this.chosen(frame);
-    const marked = this.#hovered || this.#picked;
+  /** Draw the current pass of a frame. `isFast` is true if passes are too short to be read. */
+  draw(frame, lanes, isFast) {
+    const {lane} = this;
+    const view = frame.lanes[lane];
+    this.#current = view ? {lane, step: sceneAt(this.#log.lanes[lane], view, frame.t).index} : null;
+    if (this.#isOpen && !isFast && view) this.inspector.show(this.#log, lane, this.#current.step);
+    const pass = this.#hovered || this.#current;
+    const isMarked = Boolean(this.#hovered) || this.#isOpen;
     this.#ui.open.hidden = !pass || pass.step < 0;
-    const key = pass ? [this.#log.run, pass.lane, pass.step, isDone(this.#log), Boolean(marked)].join("/") : "";
+    const key = pass ? [this.#log.run, pass.lane, pass.step, isDone(this.#log), isMarked].join("/") : "";
     if (key === this.#drawn) return;
     this.#drawn = key;
     const {lead, quotation, tail} = describePass(this.#log, pass?.lane, pass?.step);
     const quoted = quotation === null ? [] : ["“", make("bdi.la-said", signs(quotation.trim() || quotation)), "”"];
     this.#ui.pass.replaceChildren(lead, ...quoted, tail);
-    lanes.forEach((lane, i) => {
-      lane.mark(marked && pass.lane === i ? pass.step : -1);
-    });
+    for (const {index, text} of lanes) text.mark(isMarked && pass.lane === index ? pass.step : -1);
   }
 }

@@ -1,8 +1,8 @@
 /* sentences.js: the sentences of the timeline, as pure functions of the log. Model text is returned separately, as
    `quotation`. */
 
-import {count, digits, duration} from "../page/numbers.js";
-import {isDone, passesOf, tokensOf} from "./log.js";
+import {digits, duration} from "../page/numbers.js";
+import {differenceOf, isDone, passesOf, tokensOf} from "./log.js";
 import {textRows} from "./player.js";
 
 const FINISH = {
@@ -11,6 +11,7 @@ const FINISH = {
   stop: "stop string reached",
   context: "context full",
 };
+const REJECTION = "same distribution, different text";
 export const finish = reason => FINISH[reason] || reason;
 export const prefill = lane => `prompt read in ${duration(lane.prefill_s)}, not on the clock`;
 
@@ -71,16 +72,32 @@ export const promptOf = ({header}) => header.prompt.typed ?? header.prompt.text;
 export const plainName = (lane, {lanes}) =>
   lanes.length !== 2 || lane.opaque || !lanes[0].naive ? "" : lane.naive ? "one token per pass" : "draft and verify";
 
-/** The outcome of a finished race in tokens and passes; "" before its end, or if there is nothing to compare. */
-export function outcome(log, frame) {
-  const naive = frame.lanes[log.lanes.findIndex(lane => lane.naive)];
-  const last = frame.lanes.at(-1);
-  if (!frame.atEnd || !isDone(log) || !naive?.passes || !last.passes || naive === last) return "";
-  const [tokens, passes] = [count(last.tokens, "token"), count(last.passes, "pass")];
-  const isSame = log.end?.agreement?.at(-1)?.identical && naive.tokens === last.tokens;
-  return isSame
-    ? `The same ${tokens}. ${passes} instead of ${naive.passes}.`
-    : `${tokens} in ${passes}; naive ${count(naive.tokens, "token")} in ${naive.passes}.`;
+/** The passes of the last lane at the playhead, and the number that naive needs for the same tokens, which is one per
+    token: {number, words}. */
+export function passCount(log, {lanes}) {
+  const last = lanes.at(-1);
+  if (!last) return {number: "", words: ""};
+  const word = last.passes === 1 ? "pass" : "passes";
+  return {number: String(last.passes), words: log.lanes.at(-1).naive ? word : `${word} instead of ${last.tokens}`};
+}
+
+/** Whether the last lane's text equals naive's at the playhead: {text, note, kind}; `kind` is "same", "differs", "". */
+export function matchOf(log, frame) {
+  const [naive, last] = [log.lanes.find(lane => lane.naive), log.lanes.at(-1)];
+  const badge = frame.atEnd ? log.end?.agreement?.at(-1) : null;
+  if (badge?.identical) {
+    return {text: `${badge.badge}, ${frame.lanes.at(-1).tokens} of ${tokensOf(naive)} tokens`, note: "", kind: "same"};
+  }
+  if (badge) return {text: badge.badge, note: badge.detail || "", kind: badge.identical === false ? "differs" : ""};
+  if (!naive || naive === last || last.options.server) return {text: "", note: "", kind: ""};
+  if (log.header.settings.rule === "rejection") return {text: REJECTION, note: "", kind: ""};
+  const difference = differenceOf(naive, last);
+  const compared = Math.min(...[log.lanes.indexOf(naive), log.lanes.length - 1].map(i => frame.lanes[i].tokens));
+  if (difference >= 0 && difference < compared) {
+    return {text: `differs at token ${difference + 1}`, note: "", kind: "differs"};
+  }
+  const total = isDone(log) ? tokensOf(last) : log.header.settings.max_new_tokens;
+  return {text: compared ? `identical so far: ${compared} of ${total} tokens` : "", note: "", kind: "same"};
 }
 
 export const rateLabel = rate => (rate < 1 ? `1/${Math.round(1 / rate)}x` : `${rate}x`);
@@ -113,7 +130,17 @@ const STATUS_LINES = {
   recording: log => log.caption,
 };
 
-export function statusLine(log, state, restored) {
+const QUOTED = 40; // characters of the prompt
+
+const staleLine = log => {
+  const prompt = promptOf(log).replace(/\s+/g, " ");
+  const quotation = prompt.length > QUOTED ? `${prompt.slice(0, QUOTED).trimEnd()}…` : prompt;
+  return `${log.live ? "Run" : "Recorded"} for “${quotation}”; press Race for the new settings.`;
+};
+
+/** The line about a run's state. `isStale` is true if the form has changed since. */
+export function statusLine(log, state, restored, isStale = false) {
+  if (isStale) return staleLine(log);
   const isRestored = restored && !["asked", "empty", "waiting", "lost"].includes(state);
   return (isRestored ? "Restored after a reload. " : "") + STATUS_LINES[state](log);
 }

@@ -19,7 +19,7 @@ const toggle = (label, pressed, attributes) => plainButton(label, {"aria-pressed
 
 const EXPORTS = [
   ["card", "share card", "A picture of this race, 1200 by 630 pixels"],
-  ["clip", "clip", "A film of the first passes, as WebM"],
+  ["clip", "clip", "A film of the race, as WebM"],
   ["json", "recording", "The whole race as JSON: open it here again, or read it with a program"],
   ["csv", "table", "One line per pass, as CSV"],
   ["replay", "replay.html", "One file that plays this race anywhere, without a server"],
@@ -28,7 +28,7 @@ const EXPORTS = [
 ];
 const KEYS = [
   ["Space", "play or pause"],
-  ["← →", "previous pass, next pass"],
+  ["← →", "previous pass, next pass of the selected lane; with Shift, of any lane"],
   ["Home, End", "the beginning, the end"],
   ["[ ]", "slower, faster"],
   ["Enter", "in a lane: inspect its tokens; ← → move between tokens, Enter opens the pass, Escape leaves"],
@@ -64,8 +64,7 @@ function help() {
 
 function legend() {
   const samples = SAMPLES.map(([kind, label]) => make("li", make(`span.la-tok.la-${kind}`, label)));
-  const tick = make("li", make("span.la-tok.la-tick", HIDDEN), "rejected tokens, folded");
-  return make("ul.la-legend", {"aria-label": "Legend"}, ...samples, tick);
+  return make("ul.la-legend", {"aria-label": "Legend"}, ...samples);
 }
 
 /** The legends of the two heat views; the style sheet shows the active one. */
@@ -91,11 +90,10 @@ const scoreParts = () => ({
   announcer: make("div.la-unseen", {"aria-live": "polite", role: "status"}),
   statusText: make("span.la-statustext"),
   bar: make("span.la-bar", make("span")),
-  tour: plainButton("show me in a minute", {title: "Six steps through the race below"}),
   number: make("span.la-number"),
   comparison: make("span.la-words"),
-  winner: make("span.la-winner"),
-  outcome: make("p.la-outcome"),
+  match: make("p.la-match"),
+  ratio: make("p.la-ratio"),
   note: make("p.la-sub"),
   scores: make("div.la-scores", {role: "table", "aria-label": "Lanes at the playhead"}),
   error: make("div.la-error", {hidden: ""}),
@@ -108,7 +106,6 @@ const transportParts = () => ({
   play: button("la-play", "Play", icon(PLAY)),
   back: button("", "Previous pass", icon(BACK)),
   next: button("", "Next pass", icon(NEXT)),
-  marks: make("div.la-marks", HIDDEN),
   scrub: make("input.la-scrub", TIME),
   time: make("span.la-time"),
   slower: button("", "Slower playback", "−"),
@@ -123,6 +120,7 @@ const transportParts = () => ({
 
 const viewParts = () => ({
   chartbox: make("div.la-chart"),
+  sideBySide: toggle("side by side", false, {title: "Show each lane’s text"}),
   heat: ["drafts", "failures", "entropy"].map((view, i) => toggle(view, i === 0, {"data-view": view})),
   fade: toggle("fade", true),
   keep: toggle("keep", false),
@@ -144,21 +142,19 @@ function homeParts() {
   };
 }
 
-const headBox = ui => {
-  const headline = make(
-    "div.la-headline",
-    make("p.la-big", ui.number, " ", ui.comparison, " ", ui.winner),
-    ui.outcome,
-    ui.note,
+const headBox = ui =>
+  make(
+    "div.la-head",
+    make("p.la-big", ui.number, " ", ui.comparison),
+    ...[ui.match, ui.ratio, make("div.la-status", ui.statusText, ui.bar), ui.note],
   );
-  return make("div.la-head", headline, ui.scores);
-};
 
 function transportBox(ui) {
   const steps = make("div.la-buttons", ui.play, ui.back, make("span.la-word", HIDDEN, "pass"), ui.next);
-  const track = make("div.la-track", make("div.la-rail", ui.marks, ui.scrub), ui.time);
   const speed = make("div.la-speed", ui.slower, ui.rate, ui.faster, ui.teach, ui.onePass, ui.pace, ui.ask);
-  return group("la-transport", "Playback", steps, track, speed);
+  const hint = make("span.la-hint", "Click any word to see its pass.");
+  ui.chartbox.append(ui.scrub);
+  return group("la-transport", "Playback", make("div.la-controls", steps, ui.time, hint, speed), ui.chartbox);
 }
 
 const keyBox = ui =>
@@ -166,7 +162,7 @@ const keyBox = ui =>
     "div.la-key",
     legend(),
     heatLegends(),
-    group("la-choice", "View of the text", "show:", ...ui.heat),
+    group("la-choice", "View of the text", "show:", ...ui.heat, ui.sideBySide),
     group("la-choice.la-rejects", "Rejected tokens", "rejected:", ui.fade, ui.keep),
   );
 
@@ -176,8 +172,8 @@ export function skeleton(root) {
   ui.home = group("la-home", "Export", ...exportParts);
   ui.details = make("details.la-verdict", {hidden: ""}, ui.verdict, ui.sums);
   root.replaceChildren(
-    make("div.la-status", ui.statusText, ui.tour, ui.bar),
-    ...[ui.announcer, headBox(ui), ui.error, ui.strip, ui.lanes, transportBox(ui), ui.chartbox, keyBox(ui)],
+    ...[ui.announcer, headBox(ui), ui.error, ui.strip, make("div.la-stage", ui.lanes, ui.scores)],
+    ...[transportBox(ui), keyBox(ui)],
     make("div.la-foot", ui.pass, ui.open),
     ...[ui.panel, ui.details, ui.offer, ui.home, ui.cardbox, ui.help],
   );

@@ -59,12 +59,19 @@ export function caption({drafted, added}, phase) {
   return ["3 accept", `${accepted} of ${total}; instead of the ${ordinal}, the target writes its own token`];
 }
 
+const WORDS = {accepted: "accepted", rejected: "rejected", unvisited: "not tested", own: "the target’s own"};
+
+/** The states of a pass's tokens. */
+const kindsOf = step => {
+  const {drafted, added} = partsOf(step);
+  return [...drafted.map(({kind}) => kind), ...(drafted.length && added.length ? ["own"] : [])];
+};
+
 export class Strip {
-  #prompt = "";
   #drawn = "";
   #outcomeTime = -Infinity; // milliseconds
-  #lane = null;
-  #pass = null; // {index, parts, columns}
+  #shown = null; // the lane and run that are shown: {log, run, lane, prompt}
+  #pass = null; // {index, parts, columns, more}
   #context = make("span.la-s-past");
   #boxes = make("div.la-s-boxes");
   #title = make("b");
@@ -76,78 +83,99 @@ export class Strip {
       make("p.la-s-caption", this.#title, " ", this.#description),
       make("div.la-s-line", this.#context, this.#boxes),
     );
-    node.addEventListener("click", () => this.#pass && open(this.#pass.index));
+    node.addEventListener("click", () => this.#pass && open());
   }
 
-  begin(log) {
-    const lane = log.lanes.at(-1);
-    this.#lane = lane && !lane.naive && !lane.opaque ? lane : null;
-    this.#prompt = log.header ? promptOf(log) + (log.header.settings.chat ? " " : "") : "";
+  #begin(log, lane) {
+    const prompt = log.header ? promptOf(log) + (log.header.settings.chat ? " " : "") : "";
+    this.#shown = {run: log.run, header: log.header, lane, prompt};
     this.#pass = null;
     this.#drawn = "";
     this.#outcomeTime = -Infinity;
-    this.node.hidden = !this.#lane;
     setText(this.#title, "");
-    setText(this.#description, "The prompt is read first.");
-    setText(this.#context, ending(this.#prompt, TAIL).replace(/\s+/g, " "));
+    setText(this.#description, lane ? "The prompt is read first." : "");
+    setText(this.#context, ending(prompt, TAIL).replace(/\s+/g, " "));
     this.#boxes.replaceChildren();
   }
 
-  /** `view` is the lane's part of a frame; `rate` is the speed of the playhead, 0 while it is paused. */
-  draw(view, t, rate) {
-    const lane = this.#lane;
-    if (!lane?.steps.length) return;
-    const scene = sceneAt(lane, view, t);
+  /** Draw the current pass of the lane with this index, or of the last lane if it drafts nothing. `rate` is the speed
+      of the playhead, 0 while it is paused. Returns whether passes are too short to be shown step by step. */
+  draw(log, laneIndex, {lanes, t}, rate) {
+    const at =
+      [laneIndex, lanes.length - 1].find(i => log.lanes[i] && !log.lanes[i].naive && !log.lanes[i].opaque) ?? -1;
+    const lane = log.lanes[at] || null;
+    if (this.#shown?.lane !== lane || this.#shown.header !== log.header) this.#begin(log, lane);
+    this.node.classList.toggle("la-s-none", !lane);
+    if (!lane?.steps.length) return false;
+    const scene = sceneAt(lane, lanes[at], t);
     const {index} = scene;
-    const isFast = rate > 0 && (lane.ends[index] - lane.starts[index]) / rate < FAST_S && !view.finished;
+    const isFast = rate > 0 && (lane.ends[index] - lane.starts[index]) / rate < FAST_S && !lanes[at].finished;
     if (isFast) {
       const now = performance.now();
-      if (now - this.#outcomeTime < OUTCOME_MS) return;
+      if (now - this.#outcomeTime < OUTCOME_MS) return true;
       this.#outcomeTime = now;
-      Object.assign(scene, {index: Math.max(0, view.settled - 1), phase: "accept", share: 1});
+      Object.assign(scene, {index: Math.max(0, lanes[at].settled - 1), phase: "accept", share: 1});
     }
     const key = `${scene.index}/${scene.phase}/${scene.phase === "draft" ? scene.share : ""}`;
     if (scene.phase === "verify") this.#boxes.style.setProperty("--la-s-verify", percent(scene.share));
-    if (key === this.#drawn) return;
-    this.#drawn = key;
-    this.#show(scene);
+    if (key !== this.#drawn) {
+      this.#drawn = key;
+      this.#show(scene);
+    }
+    return isFast;
   }
 
   #show({index, phase, share}) {
-    const step = this.#lane.steps[index];
+    const step = this.#shown.lane.steps[index];
     if (this.#pass?.index !== index) this.#build(index, step);
     const {parts, columns, more} = this.#pass;
     const [title, description] = step.kind === "prefill" ? ["", "The prompt has been read."] : caption(parts, phase);
     setText(this.#title, title);
     setText(this.#description, description);
     this.#boxes.dataset.phase = phase;
-    columns.forEach(({node, mark, added}, i) => {
+    columns.forEach((node, i) => {
       const token = parts.drafted[i];
       const isSeen = phase !== "draft" || i < share;
       node.classList.toggle("la-s-unseen", !isSeen || (!token && phase !== "accept"));
       const kind = token && phase === "accept" ? token.kind : "ghost";
       node.dataset.kind = token ? kind : "own";
-      setText(mark, phase === "accept" && token ? MARKS[token.kind] : "");
-      setText(added, phase === "accept" ? added.laText : "");
     });
     more.hidden = phase === "draft";
   }
 
   #build(index, step) {
+    const {lane, prompt} = this.#shown;
     const parts = partsOf(step);
     const rejectedAt = parts.drafted.findIndex(({kind}) => kind !== "accepted");
     const addedAt = rejectedAt < 0 ? parts.drafted.length : rejectedAt;
+    const named = new Set(lane.steps.slice(0, index).flatMap(kindsOf)); // a state has its name where it occurs first
+    const nameOf = kind => {
+      const name = named.has(kind) ? "" : ` ${WORDS[kind]}`;
+      named.add(kind);
+      return name;
+    };
     const columns = [...parts.drafted, ...(rejectedAt < 0 && parts.added.length ? [null] : [])].map((token, i) => {
       const box = make("span.la-s-box", token ? signs(token.text) : "");
-      const mark = make("span.la-s-mark");
-      const added = make("span.la-s-own");
-      added.laText = i === addedAt ? signs(parts.added.join("")) : "";
-      return {node: make("span.la-s-column", box, mark, added), mark, added};
+      const mark = make("span.la-s-mark", token ? MARKS[token.kind] + nameOf(token.kind) : "");
+      const added = i === addedAt ? signs(parts.added.join("")) : "";
+      const name = i === addedAt && parts.drafted.length ? make("span.la-s-name", nameOf("own")) : "";
+      return make("span.la-s-column", box, mark, make("span", make("span.la-s-own", added), name));
     });
     const more = make("span.la-s-more", parts.more);
-    this.#boxes.replaceChildren(...columns.map(({node}) => node), more);
+    this.#boxes.replaceChildren(...columns, more);
     this.#pass = {index, parts, columns, more};
-    const before = this.#lane.steps.slice(Math.max(0, index - 30), index).map(step => step.pieces.join(""));
-    setText(this.#context, ending(this.#prompt + before.join(""), TAIL).replace(/\s+/g, " "));
+    const before = lane.steps.slice(Math.max(0, index - 30), index).map(step => step.pieces.join(""));
+    setText(this.#context, ending(prompt + before.join(""), TAIL).replace(/\s+/g, " "));
+    this.#fit();
+  }
+
+  /** Hide the tokens that have no room, and show how many they are. */
+  #fit() {
+    const {columns, more} = this.#pass;
+    const right = this.#boxes.parentElement.getBoundingClientRect().right - 48;
+    const outside = columns.filter(node => node.getBoundingClientRect().right > right);
+    for (const node of outside) node.hidden = true;
+    if (outside.length) setText(more, `+${outside.length}`);
+    this.#boxes.classList.toggle("la-s-cut", outside.length > 0);
   }
 }

@@ -7,7 +7,7 @@ import {Feed} from "./feed.js";
 import * as home from "./home.js";
 import {listen} from "./keyboard.js";
 import {Lane} from "./lane.js";
-import {createLog, duration, EPSILON, isDone, tokensOf} from "./log.js";
+import {createLog, differenceOf, duration, EPSILON, isCode, isDone, isOneText, tokensOf} from "./log.js";
 import {frameAt} from "./player.js";
 import {Playhead} from "./playhead.js";
 import {Scoreboard} from "./scoreboard.js";
@@ -24,6 +24,10 @@ const COLUMNS = [1, 1, 2, 3]; // by the number of lanes
 
 class Timeline {
   #lanes = [];
+  #isOneText = false; // whether naive and the other lane are drawn as one text
+  #isAtField = false; // the error is shown at the form's field
+  #isStale = false; // the form has changed since this run
+  #isFirst = true; // no run has been shown yet
   #stopShown = false; // a stop pauses the playhead once
   #closed = false;
   #drawn = {t: null, batches: null}; // values of the last frame
@@ -47,20 +51,23 @@ class Timeline {
     this.playhead = new Playhead(this.log, callbacks);
     this.feed = new Feed(this.log, host.read, host.first, {
       resend: async (run, received) => host.resend?.(run, received),
-      refused: message => setText(this.ui.announcer, message),
+      refused: (message, field) => {
+        this.#isAtField = Boolean(field && host.refused?.(field, message));
+        if (!this.#isAtField) setText(this.ui.announcer, message);
+      },
       updated: isNewRun => this.#update(isNewRun),
       changed: () => this.#draw(),
     });
     this.scoreboard = new Scoreboard(this.ui);
     this.transport = new transport.Transport(this.ui);
-    const openLast = step => this.selection.open({lane: this.log.lanes.length - 1, step});
-    this.strip = new Strip(this.ui.strip, openLast);
+    this.strip = new Strip(this.ui.strip, () => this.selection.openCurrent());
     this.selection = new Selection({
       ...{log: this.log, ui: this.ui, changed: () => this.#draw()},
       seek: t => this.playhead.seek(t),
     });
-    this.ui.chartbox.append(this.chart.canvas);
+    this.ui.chartbox.prepend(this.chart.canvas);
     this.ui.home.hidden = !this.main;
+    this.ui.root.classList.toggle("la-new", this.main && !previous);
     this.#connect(host);
     host.element.laTimeline = this;
     if (this.main) publish(this);
@@ -97,20 +104,40 @@ class Timeline {
     const {log, ui} = this;
     this.playhead.rewind();
     this.#stopShown = false;
+    this.#isStale = false;
+    ui.root.classList.remove("la-stale");
+    this.#host.begun?.();
     this.selection.clear();
     this.scoreboard.begin(log);
-    this.strip.begin(log);
-    this.#lanes = log.lanes.map((lane, i) => new Lane(lane, log, this.selection.listener(i)));
-    ui.lanes.replaceChildren(...(this.#lanes.length ? this.#lanes.map(lane => lane.node) : [this.#emptyBox(log.end)]));
-    ui.lanes.style.setProperty("--la-columns", String(COLUMNS[this.#lanes.length] || 2));
-    ui.root.classList.toggle("la-many", this.#lanes.length > 3);
+    this.#buildLanes();
     ui.details.hidden = ui.offer.hidden = true;
     ui.details.open = false;
     const last = log.lanes.at(-1);
-    if (log.pass) this.playhead.seek(last.ends[last.passes.indexOf(log.pass)] || 0);
+    const linked = this.#isFirst && this.main ? home.linkedTime(log) : null;
+    this.#isFirst = !log.run;
+    if (linked !== null) this.playhead.seek(linked);
+    else if (log.pass) this.playhead.seek(last.ends[last.passes.indexOf(log.pass)] || 0);
     else this.playhead.play(log.lanes.length > 0 && (this.main || log.live));
     const left = this.main && !log.live && stored.takePlayhead(log.run);
     if (left) this.#resume(left);
+  }
+
+  /** Build one text for both lanes if they write the same, or a text per lane. */
+  #buildLanes() {
+    const {log, ui} = this;
+    this.#isOneText = this.#wantsOneText;
+    const at = this.#isOneText ? [1] : [...log.lanes.keys()];
+    const naive = this.#isOneText ? log.lanes[0] : null;
+    this.#lanes = at.map(i => ({index: i, text: new Lane(log.lanes[i], log, this.selection.listener(i), naive)}));
+    ui.lanes.replaceChildren(...(at.length ? this.#lanes.map(({text}) => text.node) : [this.#emptyBox(log.end)]));
+    ui.lanes.style.setProperty("--la-columns", String(COLUMNS[at.length] || 2));
+    ui.root.classList.toggle("la-many", at.length > 3);
+    ui.sideBySide.hidden = !(log.header && isOneText(log));
+  }
+
+  get #wantsOneText() {
+    const isPressed = this.ui.sideBySide.getAttribute("aria-pressed") === "true";
+    return Boolean(this.log.header) && !isPressed && isOneText(this.log);
   }
 
   /** The box shown without lanes: the settings of a link, and a button that runs the race. */
@@ -133,10 +160,23 @@ class Timeline {
     this.#resume({t: run.t || 0, playing: Boolean(run.playing)});
   }
 
+  /** Dim the race, because the form now describes another one. Returns whether it is dimmed. */
+  setStale(isStale) {
+    const {log, ui, playhead} = this;
+    this.#isStale = isStale && Boolean(log.header) && isDone(log);
+    ui.root.classList.toggle("la-stale", this.#isStale);
+    if (this.#isStale) playhead.play(false);
+    this.#draw();
+    return this.#isStale;
+  }
+
   // ---------------------------------------------------------------- new events
 
   #update(isNewRun) {
     if (isNewRun) this.#begin();
+    if (this.#isOneText !== this.#wantsOneText) this.#buildLanes(); // the texts differ from a new token on
+    if (!this.#isOneText && this.log.lanes.length > 1) this.#markDifferences();
+    this.ui.root.classList.toggle("la-code", isCode(this.log));
     this.#drawnTime = 0; // the next frame draws the new events
     this.playhead.adapt();
     if (this.log.stopped && !this.#stopShown) {
@@ -145,6 +185,15 @@ class Timeline {
     }
     this.scoreboard.announce(this.log, this.state, this.feed.restored);
     if (!this.playhead.playing) this.#draw();
+  }
+
+  #markDifferences() {
+    const {lanes} = this.log;
+    const naive = lanes.find(lane => lane.naive);
+    for (const {index, text} of this.#lanes) {
+      const isCompared = naive && !lanes[index].options.server;
+      text.markDifference(isCompared ? differenceOf(lanes[index].naive ? lanes.at(-1) : lanes[index], naive) : -1);
+    }
   }
 
   // ---------------------------------------------------------------- frames
@@ -164,15 +213,18 @@ class Timeline {
     this.#drawn = {t: playhead.t, batches: feed.batches};
     const frame = frameAt(log, playhead.t);
     setAttr(ui.root, "data-state", state);
-    const changed = this.#lanes.filter((lane, i) => lane.update(frame.lanes[i], playhead.playing));
-    this.scoreboard.draw(log, frame, {state, restored: feed.restored, problem: feed.problem});
-    this.transport.draw(log, playhead);
-    if (log.lanes.length) this.strip.draw(frame.lanes.at(-1), playhead.t, playhead.playing ? playhead.speed : 0);
-    this.selection.draw(frame, this.#lanes);
+    const naive = this.#isOneText ? frame.lanes[0] : null;
+    const changed = this.#lanes.filter(({index, text}) => text.update(frame.lanes[index], playhead.playing, naive));
+    const {restored} = feed;
+    const problem = this.#isAtField ? "" : feed.problem;
+    this.scoreboard.draw(log, frame, {state, restored, problem, isStale: this.#isStale});
+    this.transport.draw(log, playhead, this.chart.axis(log));
+    const isFast = this.strip.draw(log, this.selection.lane, frame, playhead.playing ? playhead.speed : 0);
+    this.selection.draw(frame, this.#lanes, isFast);
     home.draw(log, ui);
     this.#drawVerdict(frame);
     this.chart.draw(log, frame);
-    for (const lane of changed) lane.toEnd();
+    for (const {text} of changed) text.toEnd();
   }
 
   /** Show the verdict when the playhead has reached the end; it stays visible. */
@@ -181,7 +233,8 @@ class Timeline {
     const verdict = log.end?.verdict;
     if (!verdict || !(frame.atEnd || log.stopped) || !ui.details.hidden) return;
     setText(ui.verdict, verdict.sentence || "");
-    ui.sums.replaceChildren(...(verdict.arithmetic || []).map(line => make("p", line)));
+    const details = (log.end.agreement || []).map(badge => badge?.detail).filter(Boolean);
+    ui.sums.replaceChildren(...[...(verdict.arithmetic || []), ...details].map(line => make("p", line)));
     ui.details.hidden = false;
     this.#suggest();
   }
@@ -204,16 +257,16 @@ class Timeline {
     const {log, ui, playhead, feed, main} = this;
     const on = (node, type, handler) => node.addEventListener(type, handler, {signal: this.#listeners.signal});
     const help = () => ui.help.showModal();
-    const passNow = () => frameAt(log, playhead.t).lanes.at(-1)?.passes || 0;
-    transport.connect({ui, playhead, on});
-    listen({parts: {root: ui.root, scrub: ui.scrub, main}, playhead, help, on});
-    home.connect({log, ui, host, receive: text => feed.receive(text), passNow});
+    const step = (direction, isOfAll) =>
+      log.lanes.length && playhead.step(direction, isOfAll ? -1 : this.selection.lane);
+    transport.connect({ui, playhead, step, on});
+    listen({parts: {root: ui.root, scrub: ui.scrub, main}, playhead, step, help, on});
+    home.connect({log, ui, host, receive: text => feed.receive(text), timeNow: () => playhead.t});
     on(ui.ask, "click", help);
-    on(ui.tour, "click", () => host.tour?.());
-    ui.tour.hidden = !host.tour;
-    on(ui.open, "click", () => this.selection.open(this.selection.chosen(frameAt(log, playhead.t))));
+    on(ui.open, "click", () => this.selection.openCurrent());
     on(ui.fade, "click", () => this.#keep(false));
     on(ui.keep, "click", () => this.#keep(true));
+    on(ui.sideBySide, "click", () => this.#toggleSideBySide());
     for (const button of ui.heat) on(button, "click", () => this.#show(button.dataset.view));
     const drag = event => {
       if (event.buttons & 1) playhead.seek(this.chart.timeAt(event.clientX), {keepPlaying: true});
@@ -231,7 +284,14 @@ class Timeline {
     this.ui.root.classList.toggle("la-keep", on);
     setAttr(this.ui.keep, "aria-pressed", String(on));
     setAttr(this.ui.fade, "aria-pressed", String(!on));
-    for (const lane of this.#lanes) lane.toEnd();
+    for (const {text} of this.#lanes) text.toEnd();
+  }
+
+  #toggleSideBySide() {
+    const {sideBySide} = this.ui;
+    setAttr(sideBySide, "aria-pressed", String(sideBySide.getAttribute("aria-pressed") !== "true"));
+    this.#buildLanes();
+    this.#draw();
   }
 
   /** Select the view of the text: drafts, failures or entropy. */
@@ -296,27 +356,30 @@ const stateFor = ({log, playhead, feed, ui, state}) => ({
   rate: playhead.rate,
   restored: feed.restored,
   link: log.link,
-  error: ui.error.hidden ? null : ui.error.textContent,
+  error: feed.problem || (ui.error.hidden ? null : ui.error.textContent),
 });
 
 /** The functions for the tour and the projector mode: read the last lane's passes, seek a moment of a pass, show a
     bundled recording. */
-const stageOf = ({log, ui, playhead, feed}, host) => {
+const stageOf = (timeline, host) => {
+  const {log, ui, playhead, feed} = timeline;
   const last = () => log.lanes.at(-1);
   const drafts = step => step.draft.tokens.length > 0;
   let chosen = null; // the recording requested last; an earlier one may arrive after it
   return {
     root: ui.root,
+    edited: () => timeline.setStale(true),
     steps: () => last()?.steps || [],
-    seek(index, phase) {
+    /** The time of the end of the pass, or of a moment in its phase "draft" or "verify". */
+    timeOf(index, phase) {
       const {starts, ends, steps} = last();
       const {propose_s, verify_s, other_s} = steps[index];
-      const share = {draft: propose_s * 0.999, check: propose_s + verify_s / 2, kept: propose_s + verify_s + other_s}[
-        phase
-      ];
-      const total = propose_s + verify_s + other_s || 1;
-      playhead.seek(phase === "accept" ? ends[index] : starts[index] + ((ends[index] - starts[index]) * share) / total);
+      if (phase === "accept") return ends[index];
+      const spent = phase === "draft" ? propose_s * 0.999 : propose_s + verify_s / 2;
+      return starts[index] + ((ends[index] - starts[index]) * spent) / (propose_s + verify_s + other_s || 1);
     },
+    end: () => duration(log),
+    seek: t => playhead.seek(t),
     nextDraft() {
       const index = last()?.steps.findIndex((step, i) => drafts(step) && last().ends[i] > playhead.t + EPSILON);
       if (index >= 0) playhead.seek(last().ends[index]);

@@ -1,17 +1,17 @@
-/* transport.js: the playback controls: play, step, scrub, rate, and marks where each lane finished. */
+/* transport.js: the playback controls: play, step, scrub and rate. The scrubber is the time axis of the chart. */
 
-import {make, setAttr, setText} from "../page/dom.js";
-import {hundredths, percent, seconds} from "../page/numbers.js";
+import {setAttr, setText} from "../page/dom.js";
+import {hundredths} from "../page/numbers.js";
 import {duration, liveEdge} from "./log.js";
 import {RATES} from "./playhead.js";
 import {rateLabel, rateText} from "./sentences.js";
 import {icon, PAUSE, PLAY} from "./skeleton.js";
 
 /** Connect the controls to a playhead. `on(node, type, handler)` listens until the timeline is destroyed. */
-export function connect({ui, playhead, on}) {
+export function connect({ui, playhead, step, on}) {
   on(ui.play, "click", () => playhead.toggle());
-  on(ui.back, "click", () => playhead.step(-1));
-  on(ui.next, "click", () => playhead.step(1));
+  on(ui.back, "click", () => step(-1));
+  on(ui.next, "click", () => step(1));
   on(ui.scrub, "input", () => playhead.seek(Number(ui.scrub.value), {keepPlaying: true}));
   on(ui.slower, "click", () => playhead.shift(-1));
   on(ui.faster, "click", () => playhead.shift(1));
@@ -22,17 +22,15 @@ export function connect({ui, playhead, on}) {
 export class Transport {
   #ui;
   #playing = false; // as drawn
-  #marks = ""; // key of the drawn marks
 
   constructor(ui) {
     this.#ui = ui;
   }
 
-  draw(log, playhead) {
-    const total = duration(log);
+  /** `axis` is the end of the chart's time axis, in seconds. */
+  draw(log, playhead, axis) {
     this.#drawButtons(log, playhead);
-    this.#drawRail(playhead.t, total);
-    this.#drawMarks(log, total);
+    this.#drawTime(playhead.t, duration(log), axis);
     const ui = this.#ui;
     const {rate} = playhead;
     setText(ui.rate, rateLabel(rate));
@@ -56,28 +54,11 @@ export class Transport {
     next.disabled = !log.lanes.length || t >= liveEdge(log);
   }
 
-  #drawRail(t, total) {
+  #drawTime(t, total, axis) {
     const {scrub, time} = this.#ui;
-    setAttr(scrub, "max", String(total || 1));
+    setAttr(scrub, "max", String(axis || 1));
     scrub.value = String(t);
-    scrub.style.setProperty("--la-done", percent(total ? t / total : 0));
     setAttr(scrub, "aria-valuetext", `${hundredths(t)} s of ${hundredths(total)} s`);
     setText(time, `${hundredths(t)} of ${hundredths(total)} s`);
-  }
-
-  /** Mark where each lane finished. */
-  #drawMarks(log, total) {
-    const finished = log.lanes.filter(lane => lane.finish);
-    const marks = `${log.run}/${total}/${finished.length}`;
-    if (marks === this.#marks) return;
-    this.#marks = marks;
-    this.#ui.marks.replaceChildren(
-      ...finished.map(({naive, name, clock}) => {
-        const title = `${name} finished at ${seconds(clock)}`;
-        const mark = make(`span.la-mark.${naive ? "la-naive" : ""}`, {title});
-        mark.style.left = percent(clock / (total || 1));
-        return mark;
-      }),
-    );
   }
 }

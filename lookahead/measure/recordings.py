@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,6 +84,17 @@ def _writing(out: Path) -> Iterator[None]:
     except OSError as error:
         hint = f"it is not writable ({error.__class__.__name__}); give another folder."
         raise SettingsError("out", str(out), hint) from None
+
+
+@cache
+def tokens_per_pass(scenario: str, folder: Path = FOLDER) -> float | None:
+    """Return the tokens per pass of the last lane of a scenario's recording; None if there is no recording."""
+    path = folder / f"{scenario}.json"
+    if not path.is_file():
+        return None
+    steps = json.loads(path.read_bytes())["lanes"][-1]["steps"]  # validating a trace takes longer
+    passes = [len(step.get("emitted", ())) for step in steps if step.get("kind") != "prefill"]
+    return sum(passes) / len(passes)
 
 
 def read(scenario: str, folder: Path = FOLDER) -> Trace | None:

@@ -27,6 +27,7 @@ class Scenario:
         return (*self.further, self.method)
 
 
+FOX = "Once upon a time, there was a small fox who"  # its first draft is accepted, and its second one is not
 FROG = "Once upon a time there was a small frog who"
 ITEMS = "Item: apples\nPrice: 20\n\nItem: pears\nPrice: 31\n\nItem: books\nPrice:"
 RECORDS = "Name: Anna\nAge: 23\nCity: Denver\n\nName: Ben\nAge: 31\nCity: Miami\n\nName: Lily\nAge:"
@@ -43,7 +44,7 @@ MORE_WORDS = (
 
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
-        "story", "story", "story", FROG, "hybrid",
+        "story", "story", "story", FOX, "hybrid",
         "A good match: the draft model was trained on simple stories like this one. Compare drafted and accepted tokens.",
     ),
     Scenario(

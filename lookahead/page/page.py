@@ -74,7 +74,7 @@ def build(server: ServerState, log_settings: LogSettings) -> gr.Blocks:
 
 
 def _class() -> list[gr.Tabs]:
-    return [gr.Tabs(selected=lab.NAME), gr.Tabs(selected=lab.CLASS)]
+    return [gr.Tabs(selected=lab.NAME), gr.Tabs(selected=lab.AT_ONCE)]
 
 
 def _arrive(request: gr.Request) -> Any:

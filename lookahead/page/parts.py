@@ -74,6 +74,12 @@ def prose(text: str) -> gr.HTML:
     return markup(f'<p class="la-prose">{text}</p>')
 
 
+def split() -> tuple[gr.Column, gr.Column]:
+    """Add two columns: two thirds of the width for results, one third for controls. On a phone, controls come first."""
+    with gr.Row(elem_classes="la-split"):
+        return gr.Column(scale=2, min_width=320), gr.Column(scale=1, min_width=280)
+
+
 def plot() -> gr.Plot:
     """Return a figure that is invisible while it is empty."""
     return gr.Plot(show_label=False, visible=False)

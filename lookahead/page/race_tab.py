@@ -12,8 +12,10 @@ from typing import Any
 import gradio as gr
 
 from ..core.events import RULES, LookaheadError
+from ..core.numbers import counted, significant
 from ..core.text_files import csv_file
 from ..engine.methods import all_methods, method_label, methods_with, needed_by
+from ..measure import recordings
 from ..measure.scenarios import ALL_SCENARIOS, ANSWERS, CHIPS, SCENARIOS, Scenario
 from ..model.heads.shape import KINDS
 from ..server import form, race_job
@@ -31,10 +33,20 @@ from .running import STOP_LANES, run_and_stop
 from .timeline import timeline
 
 CONTINUED, ANSWERED = "continued", "answered"  # chips for models that continue a text, or reply to a message
-NOTES = json.dumps([{"id": scenario.id, "note": scenario.note} for scenario in CHIPS])
+GROUPS = (5, 3, 2, 1)  # of the chips, by the measured tokens per pass
+
+
+def _group(scenario: Scenario) -> int:
+    """Return the group of a scenario: the one nearest to its recording's tokens per pass."""
+    measured = recordings.tokens_per_pass(scenario.id) or 0
+    return min(GROUPS, key=lambda group: abs(group - measured))
+
+
+IN_GROUPS = sorted(CHIPS, key=lambda scenario: (scenario in ANSWERS, GROUPS.index(_group(scenario))))
+NOTES = json.dumps([{"id": scenario.id, "note": scenario.note} for scenario in IN_GROUPS])
 BEGIN = f"() => {{ lookaheadPage.chips.connect({NOTES}); lookaheadPage.buttons.connect(); }}"
+FIRST_METHODS = ("draft", "ngram", "hybrid", "tree", "eagle", "lookahead")  # in the menu
 CHIP = "la-chip-"  # the beginning of a chip's name on the page
-GROUPS = {"story": "easy", "sum": "hard", "short": "little gain", "window": "special"}  # by the first chip
 REQUESTED = "This link describes a race that has not run yet."
 UNRECORDED = "This example has no recording yet. Press Race to run it here."
 PASS_COSTS = [("default", "auto"), ("of a typical machine", "typical"), ("of this machine", "measured")]
@@ -45,23 +57,24 @@ IDLE = "() => [!window.lookahead.state().done]"
 
 def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], gr.Button]:
     """Add the Race tab. Returns the dropdown of models, events that may load models, and the chip "class of eight"."""
+    first, choice = server.families.first.models.spec, {"filterable": False, "scale": 0, "min_width": 160}
+    methods = _methods(server, first)
     with gr.Row(elem_id="la-ask"):
         prompt = gr.Textbox(
             SCENARIOS[0].prompt, label="Prompt", lines=1, max_lines=3, elem_id="la-prompt", scale=1,
             placeholder="Type the beginning of a text",
         )  # fmt: skip
+        method = gr.Dropdown(methods, value=form.DEFAULT_METHOD, label="Method", elem_id="la-method", **choice)
+        family = gr.Dropdown(_families(server), value=first, label="Models", elem_id="la-family", **choice)
         start = gr.Button("Race", variant="primary", elem_id="la-race", scale=0)
         stop = gr.Button("Stop", interactive=False, elem_id="la-stop", scale=0)
-    first, choice = server.families.first.models.spec, {"filterable": False, "scale": 1}
     with gr.Row(elem_id="la-choose"):
         with gr.Row(elem_id="la-chips", elem_classes=_chips(server, first)) as chip_row:
-            chips = [_chip(scenario) for scenario in CHIPS]
+            chips = [chip for kind in (CONTINUED, ANSWERED) for chip in _chips_of(kind)]
             class_chip = gr.Button("class of eight", size="sm", elem_classes=["la-chip", "la-for-continued"], scale=0)
             select = gr.Button("your own", size="sm", elem_classes="la-chip", scale=0)
-        family = gr.Dropdown(_families(server), value=first, label="Models", elem_id="la-family", **choice)
-        methods = _methods(server, first)
-        method = gr.Dropdown(methods, value=form.DEFAULT_METHOD, label="Method", elem_id="la-method", **choice)
         gr.Button("more", size="sm", elem_id="la-more-button", scale=0)
+        gr.Button("one-minute tour", size="sm", elem_id="la-tour-button", scale=0)
     with gr.Column(elem_id="la-more"):
         further = _fields(server)
     lanes = timeline(recording(SCENARIOS[0].id), server.runs, [make, open_, recorded], elem_id="la-race-timeline")
@@ -79,8 +92,11 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], g
     triggers = [start.click, prompt.submit]
     started = run_and_stop(start, stop, run, inputs, [lanes], triggers=triggers, stopped=(lanes, STOP_LANES))
     page.load(None, js=BEGIN, **QUIET)
+    # The script sees all other edits itself.
+    edits = [named[name].input for name in ("method", "also", "rule", "draft", "costs")]
+    gr.on(edits, None, js="() => lookaheadPage.component.edited()", queue=False, **QUIET)
 
-    for chip, scenario in zip(chips, CHIPS, strict=True):
+    for chip, scenario in zip(chips, IN_GROUPS, strict=True):
         values, same = json.dumps([*_preset(scenario, server.limits).values()]), json.dumps([gr.skip()] * len(preset))
         js = f"() => window.lookahead.state().done ? {values} : {same}"  # a running race keeps its form
         chip.click(None, js=js, outputs=preset, **QUIET)
@@ -158,7 +174,7 @@ def _fields(server: ServerState) -> dict[str, Any]:
     fields: dict[str, Any] = {}
 
     def field(kind: type, name: str, label: str, **more: Any) -> None:
-        fields[name] = kind(value=first[name], label=label, **{"min_width": 120, **more})
+        fields[name] = kind(value=first[name], label=label, elem_id=f"la-field-{name}", **{"min_width": 120, **more})
 
     with gr.Row():
         fields["also"] = gr.Dropdown(
@@ -190,11 +206,20 @@ def _kind(scenario: Scenario) -> str:
     return ANSWERED if scenario in ANSWERS else CONTINUED
 
 
-def _chip(scenario: Scenario) -> gr.Button:
-    kind = f"la-for-{_kind(scenario)}"
-    if scenario.id in GROUPS:
-        markup(f'<span class="la-group">{GROUPS[scenario.id]}</span>', elem_classes=[kind], scale=0)
-    return gr.Button(scenario.label, size="sm", elem_id=CHIP + scenario.id, elem_classes=["la-chip", kind], scale=0)
+def _chips_of(kind: str) -> list[gr.Button]:
+    """Add the chips of a kind in groups. The number in a chip is its recording's tokens per pass."""
+    chips, shown = [], None
+    for scenario in IN_GROUPS:
+        if _kind(scenario) != kind:
+            continue
+        if shown != (shown := _group(scenario)):
+            text = f"about {counted(shown, 'token')} per pass" if not chips else f"about {shown}"
+            markup(f'<span class="la-group">{text}</span>', elem_classes=[f"la-for-{kind}"], scale=0)
+        measured = recordings.tokens_per_pass(scenario.id)
+        label = scenario.label if measured is None else f"{scenario.label} {significant(measured, 2)}"
+        classes = ["la-chip", f"la-for-{kind}"]
+        chips.append(gr.Button(label, size="sm", elem_id=CHIP + scenario.id, elem_classes=classes, scale=0))
+    return chips
 
 
 def _chips(server: ServerState, spec: str) -> list[str]:
@@ -212,7 +237,9 @@ def _preset(scenario: Scenario, limits: Limits) -> dict[str, Any]:
 def _methods(server: ServerState, spec: str) -> list[tuple[str, str]]:
     """Return all methods to choose from, with a remark if a drafter is not loaded."""
     loaded, choices = methods_with(server.families.drafters(spec)), []
-    for method in (name for name in all_methods() if name != "naive"):
+    for method in dict.fromkeys((*FIRST_METHODS, *all_methods())):
+        if method == "naive":
+            continue
         missing = "no such trained head" if needed_by(method) in KINDS else "no draft model"
         remark = "" if method in loaded else f" ({missing} is loaded)"
         choices.append((method_label(method) + remark, method))

@@ -62,7 +62,7 @@ def follow(server: ServerState, make: RaceFactory) -> Iterator[str]:
         message = error_message(error)
         if shown:  # the page waits for the end of this run
             run.add(wire.End(reason="error", message=message))
-        yield run.batch() if shown else refusal(message)
+        yield run.batch() if shown else refusal(message, field=getattr(error, "field", ""))
         return
     server.runs.remember(run)
     run.followed, sent_at = True, monotonic()

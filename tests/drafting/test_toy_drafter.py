@@ -13,7 +13,6 @@ from lookahead.engine.methods import all_methods, method_class, methods_for, met
 from lookahead.measure import batches, bench, tables
 from lookahead.measure.whatif import NaiveRun, what_if
 from lookahead.page import race_tab
-from lookahead.page.lab import drafters
 from lookahead.server.limits import Limits
 from lookahead.trace import wire
 
@@ -47,8 +46,6 @@ def test_it_is_offered_if_its_model_is_loaded(models, toy):
     assert toy.name in batches.shared_methods(models)
     listed = {method: label for label, method in race_tab._methods(stand_in(Limits()), "pocket")}
     assert listed[toy.name] == f"{toy.name}: {toy.summary.removeprefix('drafts ')}"
-    offered = [method for method, _ in drafters._drafters(models).values()]
-    assert (toy.name in offered) == (not toy.needs_draft), "a drafter with a model is offered once"
 
 
 def test_the_bench_measures_it(models, toy):

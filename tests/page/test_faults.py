@@ -160,7 +160,7 @@ def outputs(page, name, **changed):
         return "" if error.print_exception else error.message
 
 
-JOBS = ["run", "run_1", "run_2", "run_3", "_throw", "work_with_status", "work_with_status_1", "partial_1",
+JOBS = ["run", "run_1", "run_2", "work_with_status", "work_with_status_1", "partial_1",
         *("with_models" + (f"_{number}" if number else "") for number in range(6))]  # fmt: skip
 
 
@@ -176,10 +176,8 @@ def test_every_job_of_the_page_that_breaks_shows_an_error(page, monkeypatch, log
 
 
 FIGURES = {
-    "_throw": ("lookahead.measure.charts.dice", {"throws": 500}),
-    "draw_7": ("lookahead.measure.charts.dice", {"checkbox": True}),
     "partial": ("lookahead.page.lab.whatif.what_if", {}),
-    "draw_4": ("lookahead.measure.charts.cost_curve", {"checkbox": True}),
+    "draw_5": ("lookahead.measure.charts.cost_curve", {"checkbox": True}),
     "advice": ("lookahead.page.lab.decision._advice", {}),
     "follow": ("lookahead.page.race_tab.arrive", {}),
     "race": ("lookahead.server.form.RaceForm.__call__", {}),

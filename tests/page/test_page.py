@@ -67,6 +67,73 @@ def test_the_first_view_is_a_playing_recording(visit):
     assert page.locator(".la-statustext").get_by_text("Press Race to run it here").is_visible()
 
 
+MOVED = """new Promise(done => {
+    new PerformanceObserver(list => done(list.getEntries().filter(entry => !entry.hadRecentInput).reduce((sum, {value}) => sum + value, 0)))
+        .observe({type: 'layout-shift', buffered: true});
+    setTimeout(() => done(0), 500);
+})"""
+PLACES = """['.la-head', '.la-strip', '.la-stage', '.la-chart'].map(name =>
+    Math.round(document.querySelector(`#la-race-timeline ${name}`).getBoundingClientRect().top + scrollY))"""
+
+
+def test_nothing_moves_during_a_visit(visit):
+    page = visit()
+    page.wait_for_function(f"{STATE}.playing && {STATE}.t > 0")
+    places = [page.evaluate(PLACES)]
+    assert places[0][-1] < 800, "the chart is on the first screen"
+    page.locator("#la-chip-records").click()
+    page.wait_for_function(f"{STATE}.run === 'recording-records'")
+    places.append(page.evaluate(PLACES))
+    race(page)
+    places.append(page.evaluate(PLACES))
+    page.locator("body").press("End")
+    page.locator(".la-lanes .la-own").first.click()
+    page.locator(".la-inspector").wait_for()
+    places.append(page.evaluate(PLACES))
+    page.get_by_role("button", name="Close the inspector").click()
+    page.locator("#la-chip-generations").click()
+    page.wait_for_function(f"{STATE}.lanes.length === 4")
+    places.append(page.evaluate(PLACES))
+    page.get_by_label("Prompt", exact=True).fill(ENDLESS)
+    before = press_race(page)
+    page.wait_for_function(f"{STATE}.run !== {json.dumps(before)} && {STATE}.received > 5")
+    page.get_by_role("button", name="Stop", exact=True).click()
+    page.wait_for_function(f"{STATE}.done")
+    places.append(page.evaluate(PLACES))
+    assert places == [places[0]] * len(places)
+    assert page.evaluate(MOVED) < 0.02
+
+
+def test_the_form_dims_the_race_until_the_next_one(visit):
+    page = visit(SHORT)
+    race(page)
+    page.get_by_label("Prompt", exact=True).fill("The dog")
+    page.locator(".la-timeline.la-stale").wait_for()
+    assert "press Race for the new settings" in page.inner_text(".la-statustext")
+    assert page.locator(".la-chosen").count() == 0
+    race(page)
+    assert page.locator(".la-timeline.la-stale").count() == 0
+
+
+def test_an_error_is_shown_under_its_field(visit):
+    page = visit()
+    page.get_by_role("button", name="more", exact=True).click()
+    page.get_by_label("temperature").fill("-3")
+    page.get_by_role("button", name="more", exact=True).click()
+    page.get_by_role("button", name="Race", exact=True).click()
+    error = page.locator("#la-field-temperature .la-field-error")
+    error.wait_for()
+    assert error.inner_text().startswith("temperature (0: greedy) is -3"), "in the words of the label"
+    field = page.get_by_label("temperature")
+    assert field.is_visible() and field.get_attribute("aria-invalid") == "true"
+    assert not page.locator(".la-error").locator("visible=true").count()
+    field.fill("0")
+    page.wait_for_function("!document.querySelector('.la-field-error')")
+    page.get_by_label("Prompt", exact=True).fill(" ")
+    page.get_by_role("button", name="Race", exact=True).click()
+    assert page.locator("#la-prompt .la-field-error").inner_text() == "Prompt is empty: type some text to continue."
+
+
 def test_the_shown_race_needs_no_network(visit):
     page = visit()
     page.context.set_offline(True)
@@ -101,13 +168,12 @@ def test_a_race_runs_and_both_lanes_have_the_same_text(visit):
     events = [wire.EVENT.validate_json(event) for event in page.evaluate(EVENTS)]  # all events match the schema
     assert {event.kind for event in events} >= {"begin", "step", "end"} and len(events) == shown["received"]
     page.locator("body").press("End")
-    for lane in range(2):
-        text = page.locator(".la-lanes .la-text").nth(lane).inner_text()
-        assert naive["text"].strip()[-30:].split("\n")[-1] in text
-    assert re.match(r"[0-9.]+x", page.locator(".la-number").inner_text())
+    assert naive["text"].strip()[-30:].split("\n")[-1] in page.locator(".la-lanes .la-text").inner_text()
+    assert re.fullmatch(r"\d+ passes instead of \d+", page.locator(".la-big").inner_text())
+    assert re.match(r"[0-9.]+x", page.locator(".la-ratio").inner_text())
     assert page.locator(".la-verdict").is_visible()
     assert "tokens per pass" in page.locator(".la-verdict").inner_text()
-    assert "identical" in page.locator(".la-scores").inner_text()
+    assert "identical" in page.locator(".la-match").inner_text()
 
 
 def test_the_page_and_the_api_have_the_same_text(visit, address):
@@ -218,14 +284,14 @@ def test_every_scenario_and_method_races(visit):
     page = visit()
     page.get_by_role("button", name="more", exact=True).click()
     for scenario in SCENARIOS:
-        page.get_by_role("button", name=scenario.label, exact=True).click()
+        page.locator(f"#la-chip-{scenario.id}").click()
         page.wait_for_function(f"{STATE}.run === 'recording-{scenario.id}'")
         page.get_by_label("new tokens, at most").fill("12")  # a scenario sets its own length
         shown = race(page)
         assert [lane["method"] for lane in shown["lanes"]] == ["naive", *scenario.methods]
         assert len({lane["text"] for lane in shown["lanes"]}) == 1, scenario.id
         assert shown["lanes"][0]["tokens"] > 0
-    page.get_by_role("button", name=SCENARIOS[0].label, exact=True).click()
+    page.locator(f"#la-chip-{SCENARIOS[0].id}").click()
     page.wait_for_function(f"{STATE}.run === 'recording-{SCENARIOS[0].id}'")
     page.get_by_label("new tokens, at most").fill("24")
     for method in METHODS[1:]:
@@ -345,7 +411,7 @@ def test_a_chip_leaves_a_running_races_form_alone(visit):
     prompt = page.get_by_label("Prompt", exact=True)
     text, before = prompt.input_value(), press_race(page)
     page.wait_for_function(f"{STATE}.run !== {json.dumps(before)} && {STATE}.received > 5")
-    page.get_by_role("button", name="tale", exact=True).click()
+    page.locator("#la-chip-tale").click()
     page.wait_for_timeout(300)
     assert prompt.input_value() == text and not state(page)["done"]
     page.get_by_role("button", name="Stop", exact=True).click()
@@ -353,14 +419,14 @@ def test_a_chip_leaves_a_running_races_form_alone(visit):
     page.get_by_role("button", name="your own", exact=True).click()
     assert prompt.input_value() == text, "to be typed over, not lost"
     assert page.evaluate("document.activeElement.matches('#la-prompt textarea')")
-    page.get_by_role("button", name="tale", exact=True).click()
+    page.locator("#la-chip-tale").click()
     page.wait_for_function(f"{STATE}.run === 'recording-tale'")
     assert prompt.input_value().startswith("Write a bedtime story")
 
 
 def test_a_chip_may_add_lanes(visit):
     page = visit()
-    page.get_by_role("button", name="generations", exact=True).click()
+    page.locator("#la-chip-generations").click()
     page.wait_for_function(f"{STATE}.run === 'recording-generations'")
     assert [lane["method"] for lane in state(page)["lanes"]] == ["naive", "draft", "eagle", "block"]
     page.get_by_role("button", name="more", exact=True).click()
@@ -371,7 +437,7 @@ def test_a_chip_may_add_lanes(visit):
 
 def test_a_chip_shows_its_recording_and_a_link_brings_it_back(visit):
     page = visit()
-    page.get_by_role("button", name="records", exact=True).click()
+    page.locator("#la-chip-records").click()
     page.wait_for_function(f"{STATE}.run === 'recording-records'")
     assert state(page)["lanes"][1]["method"] == "ngram"
     again = visit("?recording=records&pass=5")

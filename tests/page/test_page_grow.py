@@ -30,7 +30,7 @@ def test_a_drafter_is_grown_kept_and_downloaded(visit, tmp_path):
     # The value before training is replaced after ten seconds, maybe before a busy machine shows it.
     expect(headline).to_contain_text(re.compile(r"1\.\d\d tokens per pass, (before training|after [\d.]+ s)"))
     expect(lanes).to_contain_text("Finished.")
-    expect(page.locator("#la-growing .js-plotly-plot .legendtext")).to_have_text(["loss", "tokens per pass"])
+    expect(page.locator(".la-section:visible .js-plotly-plot .legendtext")).to_have_text(["loss", "tokens per pass"])
     expect(page.get_by_text("of training.")).to_contain_text("tokens written by the target")
     expect(press["Keep for my races"]).to_be_enabled()
     press["Stop"].click()
@@ -38,7 +38,7 @@ def test_a_drafter_is_grown_kept_and_downloaded(visit, tmp_path):
     expect(press["Train"]).to_be_enabled()
     # A race may or may not have been running: then the lanes are finished, or stopped.
     expect(lanes).to_contain_text(re.compile(r"Finished\.|Stopped by you after \d+ tokens\."))
-    assert page.locator("#la-growing .scatterlayer .trace").count() == 2
+    assert page.locator(".la-section:visible .scatterlayer .trace").count() == 2
     with page.expect_download() as waiting:
         press["Download"].click()
     waiting.value.save_as(tmp_path / "head.zip")

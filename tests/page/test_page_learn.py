@@ -37,10 +37,11 @@ def use(box, widget):
     if isinstance(widget, Race):
         box.get_by_role("button", name="Race", exact=True).click()
         box.locator(".la-timeline[data-state=finished]").wait_for(timeout=180_000)
-        lanes = box.locator(".la-lanehead .la-name").all_inner_texts()
+        lanes = box.locator(".la-cell[role=rowheader]").all_inner_texts()
         assert lanes[0] == "naive" and len(lanes) == 1 + len(widget.methods)
         box.locator(".la-timeline").get_by_role("button", name="open the pass").click()
         assert box.locator(".la-inspector").is_visible()
+        box.get_by_role("button", name="Close the inspector").click()
     elif isinstance(widget, Recording):
         number = pass_number(recordings.read(widget.recording).lanes[-1], widget.at)
         assert box.locator(".la-passline").inner_text().startswith(f"pass {number}")

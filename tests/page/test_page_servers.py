@@ -48,7 +48,7 @@ def test_servers_are_chosen_by_name_and_raced(visit, servers):
     page.get_by_label("new tokens, at most").fill(str(MAX_TOKENS))
     shown = race(page)
     assert shown["error"] is None and [lane["text"] for lane in shown["lanes"]] == [TEXT, TEXT]
-    names = page.locator(".la-lanehead .la-name").all_inner_texts()
+    names = page.locator(".la-cell[role=rowheader]").all_inner_texts()
     assert names == ["plain", "fast"]
     page.get_by_role("button", name="keep", exact=True).click()
     unseen = page.locator(".la-lane").nth(1).locator(".la-hatched")
@@ -76,15 +76,17 @@ def test_a_failing_server_shows_an_error_and_keeps_the_text(visit):
     assert lanes[0]["text"] == TEXT and lanes[1]["text"].startswith(" w0")
 
 
-def test_the_lab_loads_servers(visit):
+def test_the_lab_decides_for_servers(visit):
     page = visit()
     page.get_by_role("tab", name="Lab").click()
-    page.get_by_role("tab", name="Servers").click()
-    page.get_by_label("readers at once").click()
-    page.get_by_role("option", name="1 to 4").click()
-    page.get_by_role("button", name="Measure").click()
-    page.get_by_text("Done.", exact=True).wait_for()
+    page.get_by_role("tab", name="Should I turn it on?").click()
     section = page.locator(".la-section:visible")
-    text = section.inner_text()
-    assert "On for up to 4 at once: " in text and "8 of 8" in text
-    assert section.locator(".js-plotly-plot .scatterlayer .point").count() >= 3
+    section.get_by_label("on", exact=True).click()
+    page.get_by_role("option", name="fast vs plain").click()
+    section.get_by_label("measure for").click()
+    page.get_by_role("option", name="15 seconds").click()
+    section.get_by_role("button", name="Find out").click()
+    expect(section.locator(".la-status-line").first).to_contain_text("Done.", timeout=120_000)
+    assert section.locator(".la-answer").first.inner_text().startswith(("On: ", "Off: "))
+    assert "Several texts at once: " in section.inner_text()
+    assert section.locator(".js-plotly-plot .scatterlayer .point").count() >= 2

@@ -9,6 +9,7 @@ import json
 import pytest
 from chromium import bare_page, exposed
 from color import contrast, palette
+from playwright.sync_api import expect
 
 from lookahead.trace import assets
 
@@ -16,16 +17,16 @@ pytestmark = pytest.mark.browser
 
 # A race small enough to compute by hand. Naive: one token per 10 ms. Draft: passes of 20 ms; 4 ms propose, 15 ms verify.
 FAKES = """
+const W = [" a", " b", " c", " d", " e", " f", " g", " h"];
 const none = {tokens: [], parents: [], pieces: [], sources: []};
 const prefill = () => ({kind: "prefill", index: 0, draft: none, statuses: [], path: [], emitted: [], pieces: [], origins: [], tests: [],
                         propose_s: 0, verify_s: 0.0118, other_s: 0.0002, finish: null});
-const onePass = (piece, finish) => ({...prefill(), kind: "verify", emitted: [1], pieces: [piece], origins: ["bonus"], finish: finish || null});
+const onePass = (piece, finish) => ({...prefill(), kind: "verify", emitted: [W.indexOf(piece)], pieces: [piece], origins: ["bonus"], finish: finish || null});
 const pass = (draft, statuses, path, pieces, origins, extra) => ({...prefill(), kind: "verify", statuses, path, pieces, origins,
   draft: {tokens: draft.map((_, i) => i), parents: draft.map((_, i) => i - 1), pieces: draft, sources: draft.map(() => "draft")},
-  emitted: pieces.map((_, i) => i), propose_s: 0.004, verify_s: 0.015, other_s: 0.001, ...extra});
+  emitted: pieces.map(piece => W.indexOf(piece)), propose_s: 0.004, verify_s: 0.015, other_s: 0.001, ...extra});
 const header = {schema: "lookahead-trace/1", settings: {max_new_tokens: 8, rule: "greedy"}, prompt: {text: "Once", tokens: [], pieces: []},
                 lanes: [{method: "naive", options: {}}, {method: "draft", options: {}}]};
-const W = [" a", " b", " c", " d", " e", " f", " g", " h"];
 const events = () => {
   const list = [{kind: "begin", caption: null, live: true, trace: header},
                 {kind: "step", lane: 0, clock_s: 0, step: prefill()}, {kind: "step", lane: 1, clock_s: 0, step: prefill()}];
@@ -150,7 +151,7 @@ def test_stepping_visits_every_pass_end_once(page):
 
 def test_parts_of_a_pass(page):
     parts = page.evaluate("P.passParts(full().lanes[1].steps[1], false).map(part => part.kind + ':' + part.text)")
-    assert parts == ["accepted: a", "accepted: b", "rejected: x", "unvisited: y", "tick:", "own: c"]
+    assert parts == ["accepted: a", "accepted: b", "rejected: x", "unvisited: y", "own: c"]
 
 
 def test_tree_shows_one_chain_and_counts_the_other_rows(page):
@@ -161,7 +162,6 @@ def test_tree_shows_one_chain_and_counts_the_other_rows(page):
         "accepted: r",
         "rejected: s",
         "note:+2 rows",
-        "tick:",
         "own: z",
     ]
 
@@ -320,30 +320,93 @@ def test_dropped_updates_are_repaired(page):
 # ------------------------------------------------------------------ the page
 
 
-def test_states_are_shown_and_scrubbing_is_exact(page):
+def test_both_lanes_are_one_text_with_two_rulers(page):
     raced(page, 0.025)
-    assert page.locator(".la-lane").nth(1).locator(".la-ghost").count() == 4
-    assert page.locator(".la-latest .la-rejected").inner_text().strip() == "x"
+    text = page.locator(".la-lane")
+    assert text.count() == 1 and text.locator(".la-ghost").count() == 4
+    assert [text.locator(name).all_inner_texts() for name in (".la-counted", ".la-pass > .la-tok")] == [
+        [" a", " b"],
+        [" a", " b", " c"],
+    ], "naive has written two tokens, the draft lane three"
+    assert text.locator(".la-reached").inner_text() == " b", "naive's caret"
+    hung = text.locator(".la-latest .la-hung")
+    assert hung.inner_text().split() == ["x", "y"] and hung.is_visible()
+    assert page.inner_text(".la-big").split() == ["1", "pass", "instead", "of", "3"]
+    assert page.inner_text(".la-match") == "identical so far: 2 of 8 tokens"
     seek(page, 0.08)
-    lane = page.locator(".la-lane").nth(1)
-    assert not lane.locator(".la-rejected").is_visible() and lane.locator(".la-tick").is_visible()
+    assert text.locator(".la-counted").count() == 8
+    expect(text.locator(".la-hung")).to_be_hidden()
+    assert page.inner_text(".la-big").split() == ["2", "passes", "instead", "of", "8"]
+    assert page.inner_text(".la-ratio") == "2.00x faster" and page.locator(".la-ratio.la-final").count() == 1
+    assert page.inner_text(".la-match") == "identical, bit-exact, 8 of 8 tokens"
     page.get_by_role("button", name="keep").click()
-    assert lane.locator(".la-rejected").is_visible() and not lane.locator(".la-tick").is_visible()
-    assert page.inner_text(".la-big").split() == ["2.00x", "faster", "with", "draft"]
-    assert "identical, bit-exact" in page.inner_text(".la-scores")
+    expect(text.locator(".la-hung .la-rejected")).to_be_visible()
+    assert not text.locator(".la-hung .la-unvisited").is_visible()
     page.click(".la-verdict summary")
     assert "8 / 2 = 4" in page.inner_text(".la-verdict")
     seek(page, 0)
     assert page.locator(".la-own").count() == 1, "only the legend's sample is left"
+    assert text.locator(".la-reached").inner_text() == "Once"
+
+
+def test_a_stack_has_one_block_per_pass(page):
+    raced(page, 0.045)
+    blocks = page.evaluate("""[...document.querySelectorAll('.la-stack')].map(stack => {
+      const [columns, rows, rest] = ['columns', 'rows', 'rest'].map(name => Number(stack.style.getPropertyValue(`--la-${name}`)));
+      return columns * rows + rest; })""")
+    assert blocks == [4, 2]
+    assert [cell for cell in page.locator(".la-cell").all_inner_texts() if "pass" in cell and "/" not in cell] == [
+        "4 passes",
+        "2 passes",
+    ]
+
+
+def test_naive_may_lead(page):
+    mount(page, "")
+    page.evaluate("""() => { const b = batch(); b.ev.splice(11); push(b); }""")
+    page.evaluate("""push({run: 'r', i0: 11, ev: [{kind: 'step', lane: 1, clock_s: 0.5, step: events()[11].step}]})""")
     seek(page, 0.08)
-    text = page.evaluate(
-        "[...document.querySelectorAll('.la-lane')].map(l => [...l.querySelectorAll('.la-pass')].map(p => [...p.childNodes].filter(n => !n.getAttribute || !n.getAttribute('aria-hidden')).map(n => n.textContent).join('')).join(''))"
+    assert (
+        page.locator(".la-ahead").inner_text() == " a b c d e f g h" and page.locator(".la-pass > .la-tok").count() == 0
     )
-    assert text == [" a b c d e f g h"] * 2
+    assert page.locator(".la-lanes .la-ghost").count() == 0, "no draft in the middle of the text"
+
+
+def test_texts_that_differ_are_shown_side_by_side_and_marked(page):
+    mount(page, "")
+    page.evaluate(
+        """() => { const b = batch(); b.ev[12].step.emitted[1] = 99; b.ev[12].step.pieces[1] = ' E'; push(b); }"""
+    )
+    seek(page, 0.08)
+    assert page.locator(".la-lane").count() == 2
+    assert page.locator(".la-different").all_inner_texts() == [" e", " E"]
+    assert not page.get_by_role("button", name="side by side").is_visible(), "there is no other view"
+    page.evaluate("push(batch(0, undefined, 'same'))")
+    seek(page, 0.045)
+    button = page.get_by_role("button", name="side by side")
+    button.click()
+    assert page.locator(".la-lane").count() == 2 and page.locator(".la-different").count() == 0
+    text = page.evaluate("""[...document.querySelectorAll('.la-lane')].map(lane =>
+      [...lane.querySelectorAll('.la-pass > .la-tok')].map(token => token.textContent).join(''))""")
+    assert text == [" a b c d", " a b c d e f g h"]
+    button.click()
+    assert page.locator(".la-lane").count() == 1
+
+
+def test_the_form_dims_the_race_that_it_no_longer_describes(page):
+    raced(page, 0.04)
+    stage = "modules.timeline.mount(window.host)"
+    assert page.evaluate(f"{stage}.edited()")
+    assert page.locator(".la-timeline.la-stale").count() == 1
+    assert page.inner_text(".la-statustext") == "Run for “Once”; press Race for the new settings."
+    page.evaluate("push(batch(0, 8, 'next'))")
+    assert page.locator(".la-timeline.la-stale").count() == 0
+    assert not page.evaluate(f"{stage}.edited()"), "a race that is running is not dimmed"
 
 
 def test_going_forward_changes_no_existing_nodes(page):
     raced(page, 0.02)
+    page.get_by_role("button", name="side by side").click()
     page.evaluate("""() => { window.touched = 0; window.added = 0; new MutationObserver(list => list.forEach(m => { window.added += m.addedNodes.length; window.touched += m.removedNodes.length; }))
       .observe(document.querySelectorAll('.la-text')[0], {childList: true, subtree: true, characterData: true}); }""")
     for t in (0.03, 0.04, 0.05):
@@ -355,8 +418,9 @@ def test_going_forward_changes_no_existing_nodes(page):
 def test_keys_work_only_without_another_focus(page):
     raced(page, 0)
     page.evaluate("document.activeElement.blur()")
-    page.keyboard.press("ArrowRight")
-    assert page.evaluate("lookahead.state().t") == pytest.approx(0.01)
+    for key, t in [("ArrowRight", 0.02), ("Shift+ArrowRight", 0.03), ("Shift+ArrowLeft", 0.02), ("ArrowLeft", 0)]:
+        page.keyboard.press(key)
+        assert page.evaluate("lookahead.state().t") == pytest.approx(t), key
     page.keyboard.press("End")
     assert page.evaluate("lookahead.state().t") == pytest.approx(0.08)
     page.keyboard.press("[")
@@ -371,12 +435,12 @@ def test_keys_work_only_without_another_focus(page):
 def test_mounting_twice_duplicates_nothing(page):
     raced(page)
     page.evaluate("modules.timeline.mount(window.host)")
-    assert page.locator(".la-lane").count() == 2 and page.locator("canvas").count() == 1
+    assert page.locator(".la-lane").count() == 1 and page.locator("canvas").count() == 1
     assert page.evaluate("lookahead.state().received") == 14, "the log survives"
     seek(page, 0)
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("ArrowRight")
-    assert page.evaluate("lookahead.state().t") == pytest.approx(0.01), "one press, one step"
+    assert page.evaluate("lookahead.state().t") == pytest.approx(0.02), "one press, one step"
 
 
 def test_stop_error_and_empty(page):
@@ -401,15 +465,21 @@ def test_stop_error_and_empty(page):
     page.evaluate(
         "push({run: 'e', i0: 0, ev: [...batch(0, 12).ev, {kind: 'end', reason: 'error', message: 'The target failed. Shorten the prompt.', stats: [], verdict: null, agreement: []}], end: true})"
     )
-    assert "Shorten the prompt" in page.inner_text(".la-error") and page.locator(".la-lane").count() == 2
+    assert "Shorten the prompt" in page.inner_text(".la-error") and page.locator(".la-lane").count() == 1
 
 
 def test_a_click_opens_the_pass_and_another_closes_it(page):
     raced(page, 0.08)
-    token = page.locator(".la-lane").nth(1).locator(".la-accepted").first
+    token = page.locator(".la-lane .la-accepted").first
     token.click()
     assert page.locator(".la-inspector").is_visible()
     assert page.inner_text(".la-passline").startswith("pass 1 of 2")
+    state = page.evaluate("lookahead.state()")
+    assert state["t"] == pytest.approx(0.02) and not state["playing"], "the playhead is at the end of the opened pass"
+    assert page.locator(".la-s-box").all_inner_texts() == [" a", " b", " x", " y"], "and the strip shows it"
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text(".la-i-title") == "draft: pass 2 of 2", "the inspector follows"
+    page.keyboard.press("ArrowLeft")
     token.click()
     assert not page.locator(".la-inspector").is_visible()
     page.get_by_role("button", name="open the pass").click()
@@ -420,7 +490,7 @@ def test_a_click_opens_the_pass_and_another_closes_it(page):
 
 def test_a_card_opens_by_pointer_and_by_keyboard(page):
     raced(page, 0.08)
-    lane = page.locator(".la-lane").nth(1)
+    lane = page.locator(".la-lane")
     assert not page.locator(".la-cardbox").is_visible()
     lane.locator(".la-accepted").first.hover()
     assert page.locator(".la-cardbox").is_visible() and "pass 1" in page.inner_text(".la-cardbox").lower()
@@ -464,11 +534,6 @@ def test_heat_views(page):
     assert page.get_by_role("list", name="Legend: entropy of the target").is_visible()
     page.get_by_role("button", name="drafts").click()
     assert page.get_by_role("list", name="Legend", exact=True).is_visible()
-
-
-def test_finish_marks_are_at_the_lanes_ends(page):
-    raced(page)
-    assert page.evaluate("[...document.querySelectorAll('.la-mark')].map(m => m.style.left)") == ["100%", "50%"]
 
 
 def test_help_opens_by_key_and_closes(page):
@@ -544,7 +609,7 @@ def test_the_link_button_is_shown_if_there_is_a_link(page):
     )
     page.get_by_role("button", name="copy link").click()
     page.wait_for_function("window.copied")
-    assert page.evaluate("window.copied").endswith("/?recording=story&pass=1")
+    assert page.evaluate("window.copied").endswith("/?recording=story&time=0.02")
 
 
 def test_a_live_run_survives_a_reload(chromium):
@@ -590,7 +655,7 @@ def test_phone_has_no_sideways_scroll_and_big_targets(chromium):
 def test_reduced_motion_cuts_the_sweep(chromium):
     page = blank(chromium, reduced_motion="reduce")
     raced(page, 0.03)
-    assert page.evaluate("getComputedStyle(document.querySelectorAll('.la-run')[1]).backgroundImage") == "none"
+    assert page.evaluate("getComputedStyle(document.querySelector('.la-run')).backgroundImage") == "none"
     page.close()
 
 

@@ -17,6 +17,7 @@ import pytest
 import yaml
 from conftest import ROOT, App, free_port
 
+from lookahead.core import folders
 from lookahead.model.heads.shape import KINDS
 from lookahead.server import writable
 
@@ -138,6 +139,7 @@ def test_the_copied_files_run_offline_and_write_to_temporary_folders_only(tmp_pa
     running = App(
         tmp_path, port, cwd=folder, in_child=without_override, HOME=str(folder), TMPDIR=str(temporary),
         HF_HUB_OFFLINE="0", HF_ENDPOINT="http://127.0.0.1:9", XDG_CACHE_HOME="",
+        LOOKAHEAD_CACHE=os.environ.get("LOOKAHEAD_CACHE", str(folders.cache())),  # compiling takes half a minute
         **{**environment(), "GRADIO_TEMP_DIR": str(temporary / "gradio")},
     )  # fmt: skip
     try:

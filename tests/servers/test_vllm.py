@@ -26,8 +26,8 @@ from lookahead.servers.load import SIDES, Block, blocks, rounds_of
 from lookahead.servers.race import ServerRace
 
 pytestmark = [pytest.mark.engines, pytest.mark.timed, pytest.mark.timeout(1500)]  # the first test may install vLLM
-MAX_TOKENS, TOGETHER, PREFIX = 48, 4, 0.9
-PROMPTS = [Question(s.id, s.category, s.prompt, s.chat) for s in BENCH if not s.options][:12]
+MAX_TOKENS, TOGETHER, PREFIX = 32, 4, 0.9
+PROMPTS = [Question(s.id, s.category, s.prompt, s.chat) for s in BENCH if not s.options][:8]
 NAMES, THINGS = ("Anna", "Ben", "Lily"), ("frog", "kite", "cake")
 
 

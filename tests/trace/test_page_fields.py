@@ -144,7 +144,7 @@ def test_most_fields_of_a_step_are_read():
         "test.q",
         "header.settings",
         "header.settings.rule",
-        "end.trust.steady",
+        "end.trust",
         "agreement.badge",
     } <= fields
 

@@ -11,8 +11,9 @@ from ...measure import batches, charts, published
 from ...measure.decision import levels_of, texts_at_once
 from ...measure.progress import questions
 from ...server.state import ServerState
-from ..parts import DARK, QUIET, Follow, Opening, markup, plot, plot_update, status_line, table
+from ..parts import DARK, QUIET, Follow, Opening, answer_html, markup, plot, plot_update, prose, split, table
 from ..running import buttons, follow_progress, run_and_stop, with_visitor_models
+from . import classroom
 
 INTRO = (
     "One text leaves most of a processor idle, so drafted tokens cost little. Several texts share every pass. Each text then costs "
@@ -24,18 +25,25 @@ MAX_TOKENS = 48  # tokens per text
 ELSEWHERE = "draft"  # the method whose measurements on another machine are shown at first
 
 
-def add(server: ServerState, follow: Follow) -> Opening:
+def add(server: ServerState, follow: Follow) -> list[Opening]:
     """Add the section."""
-    with gr.Row(elem_classes="la-do"):
+    advice = markup()
+    left, right = split()
+    with right:
+        prose(INTRO)
         method = gr.Dropdown(batches.shared_methods(server.models), value="draft", label="method", filterable=False)
         sizes = gr.Dropdown(list(SIZES), value="1 to 8", label="texts at once", filterable=False)
-        start, stop = buttons("Measure")
-    status, advice, figure, rows = markup(), markup(), plot(), markup()
-    passes = gr.State({})
-    with gr.Row(elem_classes="la-do"):
-        which = gr.Dropdown([], label="show a pass of", filterable=False, visible=False)
-        number = gr.Slider(1, batches.SHOWN_PASSES, 1, step=1, label="pass", visible=False)
-    picture = plot()
+        with gr.Row(elem_classes="la-do"):
+            start, stop = buttons("Measure")
+        status = markup()
+    with left:
+        figure, rows = plot(), markup()
+        passes = gr.State({})
+        with gr.Row(elem_classes="la-do"):
+            which = gr.Dropdown([], label="show a pass of", filterable=False, visible=False)
+            number = gr.Slider(1, batches.SHOWN_PASSES, 1, step=1, label="pass", visible=False)
+        picture = plot()
+    classroom.add(server, method, left, right)
     follow(offered, method)
     work, outputs = with_visitor_models(server, _write), [advice, figure, rows, passes, which, number]
     run_and_stop(start, stop, work, [method, sizes], outputs, status=status, draws=True)
@@ -45,7 +53,7 @@ def add(server: ServerState, follow: Follow) -> Opening:
             _picture, [dark, passes, which, number], picture, js=f"(_, ...rest) => [{DARK}, ...rest]", queue=False,
             trigger_mode="always_last", **QUIET,
         )  # fmt: skip
-    return Opening(_measured_elsewhere, [advice, figure])
+    return [Opening(_measured_elsewhere, [advice, figure])]
 
 
 def _measured_elsewhere(dark: bool) -> list[Any]:
@@ -54,7 +62,7 @@ def _measured_elsewhere(dark: bool) -> list[Any]:
     levels = by_method.get(ELSEWHERE, ())
     source = f"Measured on another machine ({machine}), with {ELSEWHERE}"
     sentence = f"{source}: {texts_at_once(levels)} Your results replace this."
-    return [status_line(sentence), plot_update(charts.load(levels, dark))] if levels else gr.skip()
+    return [answer_html(sentence), plot_update(charts.load(levels, dark))] if levels else gr.skip()
 
 
 def offered(models: Models) -> gr.Dropdown:
@@ -77,7 +85,7 @@ def _write(models: Models, dark: bool, method: str, sizes: str) -> Iterator[Any]
         offered = [*passes]
         last = (drafting or offered)[-1]
         chosen = gr.Dropdown(offered, value=last, visible=True) if offered != previous else gr.skip()
-        advice, rows = status_line(texts_at_once(levels)), table(*batches.table(newest["rows"]))
+        advice, rows = answer_html(texts_at_once(levels)), table(*batches.table(newest["rows"]))
         return [advice, figure, rows, passes, chosen, gr.Slider(visible=True)]
 
     yield from follow_progress(

@@ -22,7 +22,20 @@ from ...servers.addresses import is_servers, offered, servers_of
 from ...servers.decision import decide as decide_servers
 from ...servers.load import SIDES
 from ...trace.trace import Trace
-from ..parts import QUIET, TRACE, Follow, answer_html, error_line, markup, plot, plot_update, prose, table
+from ..parts import (
+    QUIET,
+    TRACE,
+    Follow,
+    Opening,
+    answer_html,
+    error_line,
+    markup,
+    plot,
+    plot_update,
+    prose,
+    split,
+    table,
+)
 from ..running import buttons, follow_progress, run_and_stop, with_visitor_models
 
 INTRO = (
@@ -30,6 +43,7 @@ INTRO = (
     "slower half is dropped. The remaining time is for several texts at once."
 )
 ASK = "<b>Without measuring?</b> This uses the displayed race's acceptance and drafting time and this machine's costs."
+UNKNOWN = "Whether drafting pays depends on your texts: measure it with your own prompts."
 HERE = "this machine"
 BUDGETS = {"15 seconds": 15, "30 seconds": 30, "a minute": 60, "two minutes": 120}
 MAX_TOKENS, MAX_CHARACTERS = 64, 200_000
@@ -41,26 +55,33 @@ FILES = (
 )
 
 
-def add(server: ServerState, follow: Follow) -> None:
+def add(server: ServerState, follow: Follow) -> list[Opening]:
     """Add the section."""
-    prompts = gr.Textbox(label="your prompts", placeholder=HINT, lines=3, max_lines=10, max_length=MAX_CHARACTERS)
-    with gr.Row(elem_classes="la-do"):
+    result = markup(answer_html(UNKNOWN))
+    left, right = split()
+    with right:
+        prose(INTRO)
+        prompts = gr.Textbox(label="your prompts", placeholder=HINT, lines=3, max_lines=10, max_length=MAX_CHARACTERS)
         pairs = [(name, spec) for spec, name in offered().items()]
         location = gr.Dropdown([HERE, *pairs], value=HERE, label="on", filterable=False, visible=bool(pairs))
         budget = gr.Dropdown(list(BUDGETS), value="30 seconds", label="measure for", filterable=False)
-        chat = gr.Checkbox(False, label="as chat", min_width=120, scale=0)
-        start, stop = buttons("Find out")
-    status, result, figure, rows = markup(), markup(), plot(), markup()
+        chat = gr.Checkbox(False, label="as chat", min_width=120)
+        with gr.Row(elem_classes="la-do"):
+            start, stop = buttons("Find out")
+        status = markup()
+        prose(ASK)
+        ask, shown = gr.Button("Ask", variant="primary", scale=0), gr.Textbox("", visible=False)
+    with left:
+        figure, rows, predicted = plot(), markup(), markup()
     work = with_visitor_models(server, _decide, server)
     inputs = [prompts, location, budget, chat]
     run_and_stop(start, stop, work, inputs, [result, figure, rows], status=status, draws=True)
-    prose(ASK)
-    ask, shown, predicted = gr.Button("Ask", variant="primary", scale=0), gr.Textbox("", visible=False), markup()
 
     def advice(text: str, request: gr.Request) -> str:
         return _advice(server, server.models_for(request.session_hash), text)
 
     ask.click(advice, shown, predicted, js=f"() => {TRACE}", queue=False, **QUIET)
+    return []
 
 
 def _decide(

@@ -14,7 +14,19 @@ from ...model.heads.shape import BLOCK
 from ...server import growing_job
 from ...server.runs import Run
 from ...server.state import ServerState
-from ..parts import QUIET, Follow, error_line, markup, plot, plot_update, status_line
+from ..parts import (
+    QUIET,
+    Follow,
+    Opening,
+    answer_html,
+    error_line,
+    markup,
+    plot,
+    plot_update,
+    prose,
+    split,
+    status_line,
+)
 from ..running import STOP_LANES, buttons, run_and_stop
 from ..timeline import timeline
 
@@ -23,6 +35,7 @@ INTRO = (
     "from random weights, on stories that the target writes for it. Every 20 seconds the head races the same prompt. At first "
     "every draft is rejected; later, more and more tokens are green. Two to five minutes are enough."
 )
+NOT_TRAINED = "A drafter with random weights saves no pass; train one here."
 TRAINING = "Training: {} written by the target, {} of training."
 DONE = "Done: the training time is over. Keep the drafter, download it, or press Train to start another."
 STOPPED = "Stopped. Keep the drafter, download it, or press Train to start another."
@@ -33,20 +46,23 @@ DRAW_S, LOSS_S = 1.0, 0.5  # of training, between two charts, and between two lo
 SAVE = "text => lookaheadPage.files.saveBase64('block-head.zip', 'application/zip', text)"
 
 
-def add(server: ServerState, follow: Follow) -> None:
+def add(server: ServerState, follow: Follow) -> list[Opening]:
     """Add the section."""
-    follow(lambda models: _line(lambda: growing_job.check_growable(server, models)), markup())
-    with gr.Row(elem_classes="la-do"):
-        start, stop = buttons("Train")
-        keep = gr.Button("Keep for my races", scale=0, min_width=192, interactive=False)
-        remove = gr.Button("Remove", scale=0, min_width=128, visible=False)
-        download = gr.Button("Download", scale=0, min_width=120, interactive=False)
-    status, kept = markup(), markup()
-    with gr.Row(elem_id="la-growing"):
-        with gr.Column(scale=2, min_width=320):
-            headline, figure = markup(), plot()
-        with gr.Column(scale=3, min_width=320):
-            lanes = timeline("", server.runs, elem_id="la-grown")
+    headline = markup(answer_html(NOT_TRAINED))
+    left, right = split()
+    with left:
+        figure = plot()
+        lanes = timeline("", server.runs, elem_id="la-grown")
+    with right:
+        prose(INTRO)
+        follow(lambda models: _line(lambda: growing_job.check_growable(server, models)), markup())
+        with gr.Row(elem_classes="la-do"):
+            start, stop = buttons("Train")
+        status = markup()
+        keep = gr.Button("Keep for my races", min_width=192, interactive=False)
+        remove = gr.Button("Remove", min_width=128, visible=False)
+        download = gr.Button("Download", min_width=120, interactive=False)
+        kept = markup()
     packed = gr.Textbox("", visible=False)
 
     # Gradio passes a request to functions whose parameters it can inspect, and it cannot inspect a partial.
@@ -79,6 +95,7 @@ def add(server: ServerState, follow: Follow) -> None:
     remove.click(remove_it, None, [kept, remove], concurrency_limit=None, **QUIET)
     packing = download.click(pack, None, [kept, packed], concurrency_limit=None, **QUIET)
     packing.then(None, packed, packed, js=SAVE, **QUIET)
+    return []
 
 
 def _train(server: ServerState, dark: bool, visitor: str) -> Iterator[list[Any]]:

@@ -14,12 +14,12 @@ from ...family.models import Models
 from ...measure import charts
 from ...measure.machine import Combination, Comparison, PassParts, compare, time_parts
 from ...server.state import ServerState
-from ..parts import Follow, Opening, answer_html, exactness, markup, plot, plot_update, prose, table
+from ..parts import Follow, Opening, answer_html, exactness, markup, plot, plot_update, prose, split, table
 from ..running import buttons, follow_progress, run_and_stop, with_visitor_models
 
 INTRO = (
     "A pass reads every weight once, even if it has many rows. If reading takes most of the time, further rows cost almost "
-    "nothing. Drafts are verified in these rows. Measured when the app started:"
+    "nothing. Drafts are verified in these rows. The curve was measured when the app started."
 )
 COMPARE = (
     "<b>Another format, other threads?</b> This measures the target's pass in float32 and bfloat16 with several thread counts, "
@@ -32,17 +32,23 @@ PARTS = (
 )
 
 
-def add(server: ServerState, follow: Follow) -> Opening:
+def add(server: ServerState, follow: Follow) -> list[Opening]:
     """Add the section."""
-    follow(_facts, markup())
-    figure = plot()
+    follow(_verdict, markup())
+    left, right = split()
+    with left:
+        figure = plot()
+    with right:
+        prose(INTRO)
 
     def curve(dark: bool, request: gr.Request) -> gr.Plot:
         return plot_update(charts.cost_curve(server.models_for(request.session_hash).costs.target, dark))
 
-    _trial(COMPARE, "Compare formats and threads", with_visitor_models(server, _compare))
-    _trial(PARTS, "Time the parts of a pass", with_visitor_models(server, _take_apart))
-    return Opening(curve, figure)
+    with gr.Accordion("details", open=False):
+        follow(_facts, markup())
+        _trial(COMPARE, "Compare formats and threads", with_visitor_models(server, _compare))
+        _trial(PARTS, "Time the parts of a pass", with_visitor_models(server, _take_apart))
+    return [Opening(curve, figure)]
 
 
 def _trial(description: str, label: str, work: Callable[..., Iterator[Any]]) -> None:
@@ -52,6 +58,14 @@ def _trial(description: str, label: str, work: Callable[..., Iterator[Any]]) -> 
         start, stop = buttons(label, 300)
     line, *outputs = markup(), markup(), plot()
     run_and_stop(start, stop, work, [], outputs, status=line, draws=True)
+
+
+def _verdict(models: Models) -> str:
+    """Return a sentence on the cost of eight rows."""
+    cost = models.costs.target.ratio(8)
+    return answer_html(
+        f"Here, a pass that verifies 7 drafted tokens costs {decimal(cost)} times as much as a pass without a draft."
+    )
 
 
 def _facts(models: Models) -> str:

@@ -11,11 +11,11 @@ from ...measure import charts
 from ...measure.decision import with_interval
 from ...measure.sweeps import LONG_K, SWEEPS, Sweep, sweep
 from ...server.state import ServerState
-from ..parts import Follow, Opening, markup, plot, plot_update, status_line, table
+from ..parts import Opening, markup, plot, plot_update, prose, status_line, table
 from ..running import buttons, follow_progress, run_and_stop, with_visitor_models
 
 INTRO = (
-    "Each measured speedup has two predictions, both from the acceptance that was measured at that point. In Leviathan's formula, "
+    "<b>Measured here.</b> Each measured speedup has two predictions, both from the acceptance that was measured at that point. In Leviathan's formula, "
     "verifying costs one pass for any number of rows. The second prediction uses this machine's pass costs. For the draft length, "
     "the runs with 1 and with 8 drafted tokens also predict all other lengths."
 )
@@ -33,15 +33,19 @@ PROMPTS = {
 }  # fmt: skip
 
 
-def add(server: ServerState, follow: Follow) -> Opening:
-    """Add the section."""
-    with gr.Row(elem_classes="la-do"):
+def add(server: ServerState, left: gr.Column, right: gr.Column) -> Opening:
+    """Add the results to the column `left`, and their controls to the column `right`."""
+    with right:
+        prose(INTRO)
         settings = [(LABELS[name], name) for name in SWEEPS]
         setting = gr.Dropdown(settings, value="draft-length", label="sweep", filterable=False)
         prompts = gr.Dropdown(list(PROMPTS.items()), value="story", label="prompts", filterable=False)
         repeats = gr.Slider(1, 5, 2, step=1, label="repetitions", min_width=160)
-        start, stop = buttons("Sweep")
-    status, figure, rows, map_ = markup(), plot(), markup(), plot()
+        with gr.Row(elem_classes="la-do"):
+            start, stop = buttons("Sweep")
+        status = markup()
+    with left:
+        figure, rows, map_ = plot(), markup(), plot()
     work, inputs = with_visitor_models(server, _sweep), [setting, prompts, repeats]
     run_and_stop(start, stop, work, inputs, [figure, rows, map_], status=status, draws=True)
 

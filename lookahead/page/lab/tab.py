@@ -11,23 +11,14 @@ import gradio as gr
 from ...family.models import Models
 from ...measure.scenarios import DEFAULT_FAMILY
 from ...server.state import ServerState, family_title
-from ...servers.addresses import offered
-from ..parts import DARK, QUIET, Opening, markup, prose, status_line
-from . import batches, claims, classroom, decision, dice, drafters, grow, machine, servers, sweeps, whatif
+from ..parts import DARK, QUIET, Opening, markup, status_line
+from . import batches, claims, decision, grow, length, machine
 
-NAME, CLASS = "lab", "A class of eight"
-SECTIONS = (
-    ("Expectations", claims),
-    ("Should I turn it on?", decision),
-    ("What if", whatif),
-    ("Sweeps", sweeps),
-    ("This machine", machine),
-    (CLASS, classroom),
-    ("How many at once?", batches),
-    ("Drafters", drafters),
-    ("Grow a drafter", grow),
-    ("Dice", dice),
-)
+NAME, AT_ONCE = "lab", "How many at once?"
+SECTIONS = {
+    "Claims": claims, "Should I turn it on?": decision, AT_ONCE: batches, "Draft length": length, "This machine": machine,
+    "Grow a drafter": grow,
+}  # fmt: skip
 
 
 def tab(server: ServerState, lab: gr.Tab) -> gr.Tabs:
@@ -47,13 +38,12 @@ def tab(server: ServerState, lab: gr.Tab) -> gr.Tabs:
         opened(chosen, None, family, queue=False, **QUIET)
     follow(_family_line, markup())
     with gr.Tabs(elem_id="la-lab") as sections:
-        for name, section in (*SECTIONS, *((("Servers", servers),) if offered() else ())):
+        for name, section in SECTIONS.items():
             with gr.Tab(name, id=name, elem_classes="la-section") as opened:
-                prose(section.INTRO)
-                if opening := section.add(server, follow):
+                for number, opening in enumerate(section.add(server, follow)):
                     # The first section is opened with the Lab.
                     events = [opened.select, *([lab.select] if section is claims else [])]
-                    _draw_at_first(events, family, name, opening)
+                    _draw_at_first(events, family, f"{name} {number}", opening)
     return sections
 
 

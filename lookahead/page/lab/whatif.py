@@ -13,42 +13,46 @@ from ...measure import charts, recordings
 from ...measure.whatif import NaiveRun, Outcome, oracle_outcome, what_if
 from ...server.state import ServerState
 from ...trace.trace import Trace
-from ..parts import DARK, QUIET, TRACE, Follow, Opening, error_line, markup, plot, plot_update, table
+from ..parts import DARK, QUIET, TRACE, Opening, error_line, markup, plot, plot_update, prose, split, table
 
 INTRO = (
     f"A drafter that reads only the text ({', '.join(f'<b>{method}</b>' for method in text_methods())}) can be recomputed from a recording, pass by "
     "pass and without the model. The text would have been the same. The passes are those of a real run; only their times "
-    "are predicted. The <b>oracle</b> drafts the real next tokens, so no draft is better. The section uses the race in the Race "
-    "tab or, without one, the recorded story."
+    "are predicted. The <b>oracle</b> drafts the real next tokens, so no draft is better. At first, this uses the recorded "
+    "records, whose text repeats itself."
 )
+FIRST_RECORDING = "records"
 KS = tuple(range(1, 17))
 FIRST = {"shortest": 2, "candidates": 2}
 
 
-def add(server: ServerState, follow: Follow) -> Opening:
-    """Add the section."""
+def add(server: ServerState, left: gr.Column, right: gr.Column) -> Opening:
+    """Add the result to the column `left`, and its controls to the column `right`."""
 
     def shown(text: str) -> NaiveRun:
-        recording = NaiveRun.from_trace(Trace.from_json(text) if text else recordings.read("story"))
+        recording = NaiveRun.from_trace(Trace.from_json(text) if text else recordings.read(FIRST_RECORDING))
         server.limits.check(list(recording.prompt), len(recording.tokens))
         return recording
 
-    return _sliders(shown, TRACE, "use the displayed race")
+    with right:
+        prose(INTRO)
+    return _sliders(shown, TRACE, "use the displayed race", left, right)
 
 
 def recording_sliders(scenario: str, method: str, k: int, options: Mapping[str, int]) -> None:
     """Add the sliders over a bundled recording, with the times of the machine that recorded it."""
     recording = NaiveRun.from_trace(recordings.read(scenario))
-    _sliders(lambda _: recording, "''", "count the passes", method, k, options)
+    left, right = split()
+    _sliders(lambda _: recording, "''", "count the passes", left, right, method, k, options)
 
 
 def _sliders(
-    find: Callable[[str], NaiveRun], source: str, load: str, method: str = "", k: int = 6,
+    find: Callable[[str], NaiveRun], source: str, load: str, left: gr.Column, right: gr.Column, method: str = "", k: int = 6,
     options: Mapping[str, int] = FIRST,
 ) -> Opening:  # fmt: skip
-    """Add sliders over the recording that `find` returns for the text that the script `source` returns."""
+    """Add sliders over the recording that `find` returns for the text that the script `source` returns; at first for ""."""
     dark, text = gr.Checkbox(False, visible=False), gr.Textbox("", visible=False)
-    with gr.Row(elem_classes="la-do"):
+    with right:
         fields = [
             gr.Radio(list(text_methods()), value=method or text_methods()[0], label="method", interactive=True),
             gr.Slider(0, KS[-1], k, step=1, label="draft length k", interactive=True),
@@ -56,13 +60,14 @@ def _sliders(
             gr.Slider(1, 6, options["candidates"], step=1, label="candidates", interactive=True),
         ]
         update = gr.Button(load, size="sm", scale=0, min_width=160)
-    rows, figure = markup(), plot()
+    with left:
+        figure, rows = plot(), markup()
     draw = partial(_draw, find)
     script = f"(_, __, ...rest) => [{DARK}, {source}, ...rest]"
     # One event for all controls, so that no result arrives after that of a later change.
     changes, inputs = [*(field.change for field in fields), update.click], [dark, text, *fields]
     gr.on(changes, draw, inputs, [rows, figure], js=script, queue=False, trigger_mode="always_last", **QUIET)
-    return Opening(draw, [rows, figure], [text, *fields], f"values => [{source}, ...values.slice(1)]")
+    return Opening(draw, [rows, figure], [text, *fields])
 
 
 def _draw(find: Callable[[str], NaiveRun], dark: bool, text: str, method: str, *numbers: float) -> list[Any]:

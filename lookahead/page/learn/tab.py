@@ -11,9 +11,9 @@ from ...core.events import SettingsError
 from ...server.state import ServerState
 from ...trace import assets
 from .. import gradio_internals
-from ..lab import dice, whatif
+from ..lab import whatif
 from ..parts import QUIET, error_line, markup
-from . import games, lanes
+from . import dice, games, lanes
 from .lessons import TEACHER, WORDS_PER_MINUTE, Lesson, lessons, read
 from .widgets import Bug, Dice, Race, Recording, WhatIf, Widget
 

@@ -8,28 +8,15 @@ import gradio as gr
 from ...core.numbers import count, decimal, percent, significant
 from ...measure import charts
 from ...measure.bugs import BUGS
-from ...measure.dice import FREEDOM, MIN_INTERVAL, NOTHING, THROWS, Histogram, throw
-from ...server.state import ServerState
-from ..parts import Follow, Opening, markup, plot, plot_update, status_line
+from ...measure.dice import FREEDOM, MIN_INTERVAL, THROWS, Histogram, throw
+from ..parts import markup, plot, plot_update, status_line
 from ..running import buttons, follow_job, run_and_stop
 
-INTRO = (
-    "A token is drafted from q and accepted with probability min(1, p/q). A rejected token is replaced by a draw from "
-    "max(0, p - q), normalized. For every q, the results are distributed as p. With a bug in the rule they are not, and the "
-    "chi-square test shows it."
-)
-UNTHROWN = "Hatched bars show the target's p, to which the throws must converge. Nothing has been thrown yet."
 SURE = 1e-4
 
 
-def add(server: ServerState, follow: Follow) -> Opening:
-    """Add the section."""
-    status, figure = controls()
-    return Opening(lambda dark: [status_line(UNTHROWN), plot_update(charts.dice(NOTHING, dark))], [status, figure])
-
-
-def controls(bug: str = "") -> tuple[gr.HTML, gr.Plot]:
-    """Add the dice, with `bug` selected at first. Returns the status line and the figure."""
+def controls(bug: str = "") -> None:
+    """Add the dice, with `bug` selected at first."""
     with gr.Row(elem_classes="la-do"):
         broken = [(bug.name, bug.id) for bug in BUGS.values() if bug.rule == "rejection"]
         rule = gr.Dropdown([("correct", ""), *broken], value=bug, label="rule", filterable=False, interactive=True)
@@ -37,7 +24,6 @@ def controls(bug: str = "") -> tuple[gr.HTML, gr.Plot]:
         start, stop = buttons("Throw")
     status, figure = markup(), plot()
     run_and_stop(start, stop, _throw, [rule, many], [figure], status=status, done=None, draws=True)
-    return status, figure
 
 
 def _throw(dark: bool, bug: str, throws: float) -> Iterator[Any]:

@@ -100,5 +100,5 @@ def test_a_prediction_shows_a_recordings_text_as_text(models):
 
     race = trace(lane("naive"), lane("draft", draft="draft"))
     race = race.model_copy(update={"machine": race.machine.model_copy(update={"cpu": "<img src=x>"})})
-    shown = _advice(SimpleNamespace(limits=SimpleNamespace(check=lambda *_: None)), models, race.to_json())
+    shown = "".join(_advice(SimpleNamespace(limits=SimpleNamespace(check=lambda *_: None)), models, race.to_json()))
     assert "(&lt;img src=x&gt;), all times are from this machine" in shown and "<img" not in shown

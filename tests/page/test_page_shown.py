@@ -144,12 +144,12 @@ def test_the_pass_is_a_drawer_that_moves_nothing_and_follows_the_playhead(visit)
     page.wait_for_function(f"{STATE}.t > 0.02")
     page.locator("body").press("Space")  # so that the playhead does not reach the next pass before the click
     page.wait_for_function(f"!{STATE}.playing")
-    lanes = page.locator("#la-race-timeline .la-lanes")
-    before = lanes.bounding_box()
+    place = "[scrollY + document.querySelector('.la-stage').getBoundingClientRect().top, document.querySelector('.la-stage').offsetWidth]"
+    before = page.evaluate(place)
     page.get_by_role("button", name="open the pass").click()
     panel = page.get_by_role("region", name="Pass inspector")
     box = panel.bounding_box()
-    assert box["x"] + box["width"] == 1440 and lanes.bounding_box() == before
+    assert box["x"] + box["width"] == 1440 and page.evaluate(place) == before
     time, title = state(page)["t"], panel.locator(".la-i-title").inner_text()
     panel.get_by_role("button", name="Next pass of this lane").click()
     page.wait_for_function(f"{STATE}.t > {time} && !{STATE}.playing")
@@ -219,7 +219,7 @@ def test_the_lab_opens_with_measurements(visit):
     page = visit()
     page.get_by_role("tab", name="Lab", exact=True).click()
     expect(page.locator(".js-plotly-plot .legendtext").filter(has_text="measured on")).to_have_count(1)
-    for section in ("What if", "Sweeps", "This machine", "Dice"):
+    for section in ("How many at once?", "Draft length", "This machine"):
         page.get_by_role("tab", name=section, exact=True).click()
         shown = page.locator(".la-section").locator("visible=true").locator(".js-plotly-plot")
         expect(shown.first).to_be_visible()
@@ -230,4 +230,4 @@ def test_on_a_phone_errors_are_on_the_screen(visit):
     page.get_by_label("Prompt", exact=True).fill("")
     page.wait_for_function("!document.querySelector('#la-race').disabled")
     page.get_by_role("button", name="Race", exact=True).click()
-    expect(page.locator(".la-error").filter(has_text="type some text")).to_be_in_viewport(ratio=1)
+    expect(page.locator(".la-field-error").filter(has_text="type some text")).to_be_in_viewport(ratio=1)

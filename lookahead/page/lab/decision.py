@@ -77,10 +77,10 @@ def add(server: ServerState, follow: Follow) -> list[Opening]:
     inputs = [prompts, location, budget, chat]
     run_and_stop(start, stop, work, inputs, [result, figure, rows], status=status, draws=True)
 
-    def advice(text: str, request: gr.Request) -> str:
+    def advice(text: str, request: gr.Request) -> list[Any]:
         return _advice(server, server.models_for(request.session_hash), text)
 
-    ask.click(advice, shown, predicted, js=f"() => {TRACE}", queue=False, **QUIET)
+    ask.click(advice, shown, [result, predicted], js=f"() => {TRACE}", queue=False, **QUIET)
     return []
 
 
@@ -121,7 +121,7 @@ def _report_html(report: Report, first: Question, family: str, tokens: int) -> s
     )
 
 
-def _advice(server: ServerState, models: Models, text: str) -> str:
+def _advice(server: ServerState, models: Models, text: str) -> list[Any]:
     try:
         if not text:
             raise TraceError("race", "none", "run one in the Race tab.")
@@ -129,9 +129,9 @@ def _advice(server: ServerState, models: Models, text: str) -> str:
         server.limits.check(trace.prompt.tokens, max(len(lane.tokens) for lane in trace.lanes))
         report = advise(trace, models.costs)
     except LookaheadError as error:
-        return error_line(error)
+        return [gr.skip(), error_line(error)]
     rows = []
     for option in report.options:
         rows += [[f"{option.method}, k = {option.k}", "", "", ratio(option.speedup)]]
         rows += [["", term.name, term.formula, decimal(term.value)] for term in option.terms]
-    return answer_html(report.sentence) + table([""] * 4, rows, "the arithmetic of every drafter at its best length")
+    return [answer_html(report.sentence), table([""] * 4, rows, "the arithmetic of every drafter at its best length")]

@@ -2,17 +2,25 @@
    replaying and stepping only choose another t. */
 
 import {count} from "../page/numbers.js";
-import {countUpTo, duration, EPSILON} from "./log.js";
+import {countUpTo, duration, EPSILON, isOneText, tokensOf} from "./log.js";
 
 /** Return the frame at lane time `t`: {t, lanes, atEnd, speedup}. Pure. */
 export function frameAt(log, t) {
-  const lanes = log.lanes.map(lane => laneAt(lane, t));
+  const most = log.stopped && isOneText(log) ? commonTokens(log) : Infinity;
+  const lanes = log.lanes.map(lane => laneAt(lane, t, most));
   const naive = log.lanes.findIndex(lane => lane.naive);
   return {t, lanes, atEnd: t >= duration(log) - EPSILON, speedup: speedupOf(lanes[naive], lanes.at(-1))};
 }
 
-function laneAt(lane, t) {
-  const settled = countUpTo(lane.ends, t);
+/** The number of tokens after which both lanes of a stopped race ended a pass. */
+function commonTokens({lanes: [naive, lane]}) {
+  const both = Math.min(tokensOf(naive), tokensOf(lane));
+  return lane.tokens[countUpTo(lane.tokens, both) - 1] || 0;
+}
+
+/** A lane's frame at `t`, without the passes after its first `most` tokens. */
+function laneAt(lane, t, most) {
+  const settled = Math.min(countUpTo(lane.ends, t), countUpTo(lane.tokens, most));
   const last = settled - 1;
   const frame = {
     settled,
@@ -29,7 +37,7 @@ function laneAt(lane, t) {
   if (frame.clock > 0) frame.rate = frame.tokens / frame.clock;
   if (frame.passes) frame.perPass = frame.tokens / frame.passes;
   const step = lane.steps[settled];
-  if (!step || lane.naive || t < lane.starts[settled]) return frame;
+  if (!step || lane.naive || most < Infinity || t < lane.starts[settled]) return frame;
   // The pass in flight: its drafted tokens appear one by one, then the target's pass sweeps over them.
   const spent = step.propose_s + step.verify_s + step.other_s || 1;
   const elapsed = ((t - lane.starts[settled]) / (lane.ends[settled] - lane.starts[settled] || 1)) * spent;

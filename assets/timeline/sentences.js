@@ -85,10 +85,11 @@ export function passCount(log, {lanes}) {
 export function matchOf(log, frame) {
   const [naive, last] = [log.lanes.find(lane => lane.naive), log.lanes.at(-1)];
   const badge = frame.atEnd ? log.end?.agreement?.at(-1) : null;
-  if (badge?.identical) {
+  if (badge?.identical && !log.stopped) {
     return {text: `${badge.badge}, ${frame.lanes.at(-1).tokens} of ${tokensOf(naive)} tokens`, note: "", kind: "same"};
   }
-  if (badge) return {text: badge.badge, note: badge.detail || "", kind: badge.identical === false ? "differs" : ""};
+  if (badge && !badge.identical)
+    return {text: badge.badge, note: badge.detail || "", kind: badge.identical === false ? "differs" : ""};
   if (!naive || naive === last || last.options.server) return {text: "", note: "", kind: ""};
   if (log.header.settings.rule === "rejection") return {text: REJECTION, note: "", kind: ""};
   const difference = differenceOf(naive, last);
@@ -96,7 +97,7 @@ export function matchOf(log, frame) {
   if (difference >= 0 && difference < compared) {
     return {text: `differs at token ${difference + 1}`, note: "", kind: "differs"};
   }
-  const total = isDone(log) ? tokensOf(last) : log.header.settings.max_new_tokens;
+  const total = isDone(log) && !log.stopped ? tokensOf(last) : log.header.settings.max_new_tokens;
   return {text: compared ? `identical so far: ${compared} of ${total} tokens` : "", note: "", kind: "same"};
 }
 

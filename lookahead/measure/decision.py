@@ -34,6 +34,7 @@ from .timing import Entry, Question, Sample, Timing, check, lane_of, read_entry,
 from .whatif import NaiveRun, what_if
 
 PAYS = 1.03  # minimum measured speedup to turn speculation on
+PAUSED = 0.2  # drafted tokens per pass
 PREDICTED_PAYS = 1.05  # minimum predicted speedup: the prediction ignores the loop and the variation between runs
 KS = tuple(range(1, 17))  # draft lengths for predictions from a race
 SIZES = (1, 2, 4, 8, 16)  # texts at once
@@ -102,12 +103,17 @@ class Option:
     k: int | None = None
     terms: tuple[Term, ...] = ()
 
+    @property
+    def paused(self) -> bool:
+        """Whether the method drafted almost nothing, so that its speedup does not depend on its drafts."""
+        return self.drafted_per_pass is not None and self.drafted_per_pass < PAUSED
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """The result and its reasons.
 
-    `options` has the fastest method first. `rows` has a mapping for each method and prompt. `source` names the models and the
+    `options` has the fastest method first, and those that were dropped or drafted almost nothing last. `rows` has a mapping for each method and prompt. `source` names the models and the
     machine or servers, `settings` the options of the measurement. In `sentence`, `drafting` follows the method.
     """
 
@@ -206,7 +212,8 @@ class Report:
         rows = [
             [
                 option.method, ratio(option.speedup), ranged(option.interval),
-                f"{option.prompts}{', dropped' if option.dropped else ''}", decimal(option.tokens_per_pass),
+                f"{option.prompts}{', dropped' if option.dropped else ', paused' if option.paused else ''}",
+                decimal(option.tokens_per_pass),
                 percent(option.acceptance), decimal(option.draft_cost), decimal(option.verify_cost),
                 identical[option.identical],
             ]
@@ -322,7 +329,7 @@ def decide(
             values = {name: arm.mean(name) for name in ("acceptance", *MEANS)}
             values |= {"identical": all(row.identical for row in rows), "dropped": label not in remaining}
             out.append(Option(label, len(rows), arm.median, arm.interval, **values))
-        out.sort(key=lambda option: (option.dropped, -option.speedup))
+        out.sort(key=lambda option: (option.dropped or option.paused, -option.speedup))
         has_k = next("k" in entry.settings for entry in entries if entry.label == out[0].method)
         report = Report(
             tuple(out), tuple(levels), tuple(lengths),

@@ -372,6 +372,16 @@ def test_naive_may_lead(page):
     assert page.locator(".la-lanes .la-ghost").count() == 0, "no draft in the middle of the text"
 
 
+def test_a_stopped_race_ends_at_the_same_token_in_both_lanes(page):
+    mount(page, "")
+    page.evaluate("push(batch(0, 9))")  # naive has written six tokens
+    page.evaluate("push(batch(0, 12))")
+    page.evaluate("push({stop: 1, run: 'r'})")
+    assert page.inner_text(".la-big").split() == ["1", "pass", "instead", "of", "3"]
+    assert page.inner_text(".la-match") == "identical so far: 3 of 8 tokens"
+    assert page.locator(".la-cell:nth-child(3)").all_inner_texts() == ["3 passes", "1 pass"]
+
+
 def test_texts_that_differ_are_shown_side_by_side_and_marked(page):
     mount(page, "")
     page.evaluate(

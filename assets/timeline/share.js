@@ -105,7 +105,7 @@ function draw(pen, log, t, tokens) {
     fill: "ink-2",
     maxWidth: 660,
   });
-  write(pen, location.host + location.pathname, 760, 596, {size: 20});
+  if (location.host) write(pen, location.host + location.pathname, 760, 596, {size: 20}); // not a path of this machine
 }
 
 function createCanvas(log) {

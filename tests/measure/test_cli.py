@@ -177,9 +177,14 @@ def test_emoji_and_accents_are_printed(cli):
     assert out.startswith("Zo\u00eb \U0001f438 said: na\u00efve")
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
 @pytest.mark.parametrize(
-    "arguments", ["run 'naïve — 你好 🐸 said'", "run --json 'naïve — 你好 🐸'", "run --method 你好 x"]
+    ("encoding", "arguments"),
+    [
+        ("cp1252", "run 'naïve — 你好 🐸 said'"),
+        ("ascii", "run --json 'naïve — 你好 🐸'"),
+        ("ascii", "run --method 你好 x"),
+        ("cp1252", "run --method 你好 x"),
+    ],
 )
 def test_any_text_on_any_terminal(encoding, arguments):
     env = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}

@@ -33,7 +33,7 @@ ALPHAS = tuple(i / 20 for i in range(21))  # acceptance rates of the speedup sur
 def expectations(
     results: Sequence[Result], elsewhere: tuple[Mapping[str, tuple[float, str]], str], dark: bool = False
 ) -> go.Figure:
-    """Draw each experiment's median speedup with its extremes, over the claimed range. Naive decoding is at 1.
+    """Draw each experiment's median speedup with its interval, over the claimed range. Naive decoding is at 1.
 
     A ring marks the arm to compare with, for claims without numbers. `elsewhere` has the results of another machine, as
     returned by `published`, drawn as hollow marks.
@@ -65,15 +65,17 @@ def expectations(
     hollow(f"measured on<br>{html.escape(machine)}", "diamond-open", chart.ink["ink"], others)
     if done:
         arms, color = [result.measured for result in done], chart.ink["lanes"][0]
+        ends = [result.between for result in done]
         chart.figure.add_scatter(
             x=[arm.median for arm in arms], y=[titles[result.experiment.id] for result in done], name=HERE,
             mode="markers+text", text=[f"<b>{ratio(arm.median)}</b>" for arm in arms], textposition="top center",
-            textfont={"color": chart.ink["ink"]}, customdata=[[html.escape(arm.label), arm.low, arm.high] for arm in arms],
+            textfont={"color": chart.ink["ink"]},
+            customdata=[[html.escape(result.measured.label), *result.between] for result in done],
             marker={"symbol": "diamond", "size": 12, "color": color},
-            error_x=_errors(((arm.low, arm.median, arm.high) for arm in arms), color),
+            error_x=_errors(((low, arm.median, high) for arm, (low, high) in zip(arms, ends, strict=True)), color),
             hovertemplate="%{customdata[0]}: %{x:.2f}x, %{customdata[1]:.2f}x to %{customdata[2]:.2f}x<extra></extra>",
         )  # fmt: skip
-    highs = [*(r.measured.high for r in done), *(e.high for e in claims), *(median for _, median, _ in others)]
+    highs = [*(result.between[1] for result in done), *(e.high for e in claims), *(median for _, median, _ in others)]
     chart.figure.update_xaxes(range=[0, 1.1 * max([2.0, *highs])], ticksuffix="x")
     chart.figure.add_vline(x=1, line=_naive(chart))
     rows = {"range": [len(titles) - 0.5, -0.5], "categoryorder": "array", "categoryarray": [*titles.values()]}

@@ -112,6 +112,11 @@ class Result:
         return self.batches[-1].interval if self.batches else self.measured.interval
 
     @property
+    def between(self) -> tuple[float | None, float | None]:
+        """The interval; for one prompt, the extremes of its repetitions."""
+        return self.interval or (self.measured.low, self.measured.high)
+
+    @property
     def compared(self) -> Arm | None:
         """The arm for comparison, if the claim has no numbers."""
         if self.experiment.batches:

@@ -3,6 +3,7 @@
 import pytest
 from test_lab_experiments import COSTS, CURVE, row
 
+from lookahead.core.numbers import ranged
 from lookahead.measure import charts, dice
 from lookahead.measure.decision import Level
 from lookahead.measure.experiments import EXPERIMENTS, Result, tables
@@ -10,6 +11,7 @@ from lookahead.measure.progress import Arm
 from lookahead.measure.published import batches, published
 from lookahead.measure.sweeps import Point, Sweep
 from lookahead.measure.tables import report_markdown
+from lookahead.page.lab import claims
 from lookahead.trace.charts import DARK, LIGHT
 
 
@@ -41,7 +43,9 @@ def test_claims_have_measurements(dark):
     marks = drawn(charts.expectations(RESULTS, NO_RESULTS, dark))
     here, claimed, compared = marks["measured here"], marks["claimed"], marks["compared with"]
     assert list(here.x) == [2.0, 1.2, 0.6] and len(here.y) == 3, "experiments without results have no mark"
-    assert here.error_x.array[0] == pytest.approx(2.5 - 2.0) and here.error_x.arrayminus[0] == pytest.approx(2.0 - 1.7)
+    low, high = RESULTS[0].between
+    assert here.error_x.array[0] == pytest.approx(high - 2.0) and here.error_x.arrayminus[0] == pytest.approx(2.0 - low)
+    assert high > 2.0 > low and ranged((low, high)) in claims._cell(RESULTS[0]), "as the row's text"
     assert claimed.y[0] == "Good draft model match" and len(claimed.y) == 5
     assert (claimed.base[0], claimed.base[0] + claimed.x[0]) == (2.0, 3.0)
     assert list(compared.x) == [2.0, 2.0]

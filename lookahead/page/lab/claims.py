@@ -105,8 +105,7 @@ def _cell(result: Result | None) -> str:
     if result is None or result.measured.median is None:
         return '<span class="la-unrun">not run yet</span>'
     arm, baseline = result.measured, result.compared
-    # One prompt has no interval: show the extremes of its repetitions.
-    text = f"<b>{ratio(arm.median)}</b><span>{ranged(result.interval or (arm.low, arm.high))}"
+    text = f"<b>{ratio(arm.median)}</b><span>{ranged(result.between)}"
     if baseline and baseline.median is not None:
         text += f"; {html.escape(baseline.label)}: {ratio(baseline.median)}"
     return f"{text}</span><em>{html.escape(result.outcome)}</em>"

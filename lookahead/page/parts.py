@@ -10,7 +10,7 @@ from ..core.events import BIT_EXACT, LookaheadError
 from ..family.models import Models
 
 Follow = Callable[[Callable[[Models], Any], Any], None]  # registers a function of a visitor's models for a component
-QUIET = {"show_progress": "hidden", "api_visibility": "private"}
+QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 DARK = "document.body.classList.contains('dark')"
 TRACE = "window.lookahead.trace() || ''"
 

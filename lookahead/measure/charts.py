@@ -70,7 +70,7 @@ def expectations(
             x=[arm.median for arm in arms], y=[titles[result.experiment.id] for result in done], name=HERE,
             mode="markers+text", text=[f"<b>{ratio(arm.median)}</b>" for arm in arms], textposition="top center",
             textfont={"color": chart.ink["ink"]},
-            customdata=[[html.escape(result.measured.label), *result.between] for result in done],
+            customdata=[[html.escape(arm.label), *between] for arm, between in zip(arms, ends, strict=True)],
             marker={"symbol": "diamond", "size": 12, "color": color},
             error_x=_errors(((low, arm.median, high) for arm, (low, high) in zip(arms, ends, strict=True)), color),
             hovertemplate="%{customdata[0]}: %{x:.2f}x, %{customdata[1]:.2f}x to %{customdata[2]:.2f}x<extra></extra>",

@@ -113,8 +113,9 @@ class Option:
 class Report:
     """The result and its reasons.
 
-    `options` has the fastest method first, and those that were dropped or drafted almost nothing last. `rows` has a mapping for each method and prompt. `source` names the models and the
-    machine or servers, `settings` the options of the measurement. In `sentence`, `drafting` follows the method.
+    `options` has the fastest method first, and methods that were dropped or drafted almost nothing last. `rows` has a mapping
+    for each method and prompt. `source` names the models and the machine or servers, `settings` the options of the
+    measurement. In `sentence`, `drafting` follows the method.
     """
 
     options: tuple[Option, ...]

@@ -448,6 +448,10 @@ def test_a_chip_shows_its_recording_and_a_link_brings_it_back(visit):
     again.wait_for_function(f"window.lookahead && {STATE}.run === 'recording-records-5'")
     assert not state(again)["playing"] and "pass 5 of" in again.inner_text(".la-passline")
     assert again.get_by_label("Prompt", exact=True).input_value().startswith("Name: Anna")
+    for moment, shown in (("0.0123", 0.0123), ("-1", 0), ("nonsense", 0)):
+        linked = visit(f"?recording=records&time={moment}")
+        linked.wait_for_function(f"window.lookahead && {STATE}.run === 'recording-records' && !{STATE}.playing")
+        assert state(linked)["t"] == pytest.approx(shown), "the moment that was copied"
 
 
 def test_a_link_fills_the_form_without_a_run(visit):

@@ -382,6 +382,35 @@ def test_a_stopped_race_ends_at_the_same_token_in_both_lanes(page):
     assert page.locator(".la-cell:nth-child(3)").all_inner_texts() == ["3 passes", "1 pass"]
 
 
+def test_the_end_of_a_text_has_a_name_and_code_is_monospaced(page):
+    mount(page, "")
+    page.evaluate("""() => { const b = batch(), step = b.ev[12].step;
+      step.finish = "eos"; step.pieces[4] = ""; step.pieces[1] = "\\n    return"; push(b); }""")
+    seek(page, 0.08)
+    end = page.locator(".la-end")
+    assert end.count() == 1 and "end" in end.evaluate("node => getComputedStyle(node, '::before').content")
+    assert "mono" in page.locator(".la-text").evaluate("node => getComputedStyle(node).fontFamily").lower()
+
+
+def test_a_long_draft_is_cut_and_counted(page):
+    mount(page, "")
+    page.evaluate("""() => { const b = batch(), words = Array.from({length: 60}, (_, i) => ` word${i}`);
+      b.ev[11].step = pass(words, words.map(() => "rejected"), [], [" a"], ["correction"]); push(b); }""")
+    seek(page, 0.02)
+    visible = page.locator(".la-s-column:visible").count()
+    assert 3 < visible < 60 and page.inner_text(".la-s-more") == f"+{60 - visible}"
+    assert page.evaluate("document.querySelector('.la-s-more').getBoundingClientRect().right <= innerWidth")
+
+
+def test_forced_colors_keep_the_rulers(chromium):
+    page = blank(chromium, forced_colors="active")
+    raced(page, 0.08)
+    for node in (".la-counted", ".la-lane .la-pass"):
+        image = page.locator(node).last.evaluate("node => getComputedStyle(node).backgroundImage")
+        assert "gradient" in image, node
+    page.close()
+
+
 def test_texts_that_differ_are_shown_side_by_side_and_marked(page):
     mount(page, "")
     page.evaluate(

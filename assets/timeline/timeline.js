@@ -117,7 +117,8 @@ class Timeline {
     this.#isFirst = !log.run;
     if (linked !== null) this.playhead.seek(linked);
     else if (log.pass) this.playhead.seek(last.ends[last.passes.indexOf(log.pass)] || 0);
-    else this.playhead.play(log.lanes.length > 0 && (this.main || log.live));
+    else if (this.main || log.live) this.playhead.play(log.lanes.length > 0);
+    else this.playhead.seek(duration(log));
     const left = this.main && !log.live && stored.takePlayhead(log.run);
     if (left) this.#resume(left);
   }

@@ -78,10 +78,19 @@ def add(server: ServerState, follow: Follow) -> list[Opening]:
     run_and_stop(start, stop, work, inputs, [result, figure, rows], status=status, draws=True)
 
     def advice(text: str, request: gr.Request) -> list[Any]:
-        return _advice(server, server.models_for(request.session_hash), text)
+        try:
+            return _advice(server, server.models_for(request.session_hash), text)
+        except LookaheadError as error:
+            return [gr.skip(), error_line(error)]
+
+    def at_first(dark: bool, text: str, request: gr.Request) -> list[Any]:
+        try:
+            return _advice(server, server.models_for(request.session_hash), text)
+        except LookaheadError:  # the displayed race allows no prediction
+            return [gr.skip(), gr.skip()]
 
     ask.click(advice, shown, [result, predicted], js=f"() => {TRACE}", queue=False, **QUIET)
-    return []
+    return [Opening(at_first, [result, predicted], [shown], f"() => [{TRACE}]")]
 
 
 def _decide(
@@ -122,16 +131,13 @@ def _report_html(report: Report, first: Question, family: str, tokens: int) -> s
 
 
 def _advice(server: ServerState, models: Models, text: str) -> list[Any]:
-    try:
-        if not text:
-            raise TraceError("race", "none", "run one in the Race tab.")
-        trace = Trace.from_json(text)
-        server.limits.check(trace.prompt.tokens, max(len(lane.tokens) for lane in trace.lanes))
-        report = advise(trace, models.costs)
-    except LookaheadError as error:
-        return [gr.skip(), error_line(error)]
+    if not text:
+        raise TraceError("race", "none", "run one in the Race tab.")
+    trace = Trace.from_json(text)
+    server.limits.check(trace.prompt.tokens, max(len(lane.tokens) for lane in trace.lanes))
+    report = advise(trace, models.costs)
     rows = []
     for option in report.options:
         rows += [[f"{option.method}, k = {option.k}", "", "", ratio(option.speedup)]]
         rows += [["", term.name, term.formula, decimal(term.value)] for term in option.terms]
-    return [answer_html(report.sentence), table([""] * 4, rows, "the arithmetic of every drafter at its best length")]
+    return [answer_html(report.sentence), table([""] * 4, rows, "Predicted from the displayed race, with every drafter at its best length:")]

@@ -9,11 +9,13 @@ import gradio as gr
 
 from ...core.events import LookaheadError
 from ...core.numbers import counted, decimal, seconds
-from ...measure import charts
+from ...drafting import drafter_with
+from ...measure import charts, recordings
 from ...model.heads.shape import BLOCK
 from ...server import growing_job
-from ...server.runs import Run
+from ...server.runs import Run, complete_batch
 from ...server.state import ServerState
+from ...trace import wire
 from ..parts import (
     QUIET,
     Follow,
@@ -35,6 +37,7 @@ INTRO = (
     "from random weights, on stories that the target writes for it. Every 20 seconds the head races the same prompt. At first "
     "every draft is rejected; later, more and more tokens are green. Two to five minutes are enough."
 )
+BUNDLED_RACE = "The bundled block head, recorded on {cpu}. Yours starts from random weights."
 NOT_TRAINED = "A drafter with random weights saves no pass; train one here."
 TRAINING = "Training: {} written by the target, {} of training."
 DONE = "Done: the training time is over. Keep the drafter, download it, or press Train to start another."
@@ -52,7 +55,7 @@ def add(server: ServerState, follow: Follow) -> list[Opening]:
     left, right = split()
     with left:
         figure = plot()
-        lanes = timeline("", server.runs, elem_id="la-grown")
+        lanes = timeline(_bundled_race(), server.runs, elem_id="la-grown")
     with right:
         prose(INTRO)
         follow(lambda models: _line(lambda: growing_job.check_growable(server, models)), markup())
@@ -96,6 +99,14 @@ def add(server: ServerState, follow: Follow) -> list[Opening]:
     packing = download.click(pack, None, [kept, packed], concurrency_limit=None, **QUIET)
     packing.then(None, packed, packed, js=SAVE, **QUIET)
     return []
+
+
+def _bundled_race() -> str:
+    """Return a recorded race of the bundled block head, as one batch."""
+    trace = recordings.read("generations")
+    lanes = [lane for lane in trace.lanes if lane.method in ("naive", drafter_with(BLOCK).name)]
+    events = wire.events(trace.model_copy(update={"lanes": lanes}), BUNDLED_RACE.format(cpu=trace.machine.cpu))
+    return complete_batch("grow-bundled", events)
 
 
 def _train(server: ServerState, dark: bool, visitor: str) -> Iterator[list[Any]]:

@@ -13,7 +13,7 @@ from ...measure import charts, recordings
 from ...measure.whatif import NaiveRun, Outcome, oracle_outcome, what_if
 from ...server.state import ServerState
 from ...trace.trace import Trace
-from ..parts import DARK, QUIET, TRACE, Opening, error_line, markup, plot, plot_update, prose, split, table
+from ..parts import DARK, QUIET, TRACE, Opening, answer_html, error_line, markup, plot, plot_update, prose, split, table
 
 INTRO = (
     f"A drafter that reads only the text ({', '.join(f'<b>{method}</b>' for method in text_methods())}) can be recomputed from a recording, pass by "
@@ -26,8 +26,8 @@ KS = tuple(range(1, 17))
 FIRST = {"shortest": 2, "candidates": 2}
 
 
-def add(server: ServerState, left: gr.Column, right: gr.Column) -> Opening:
-    """Add the result to the column `left`, and its controls to the column `right`."""
+def add(server: ServerState, verdict: gr.HTML, left: gr.Column, right: gr.Column) -> Opening:
+    """Add the result to `verdict` and the column `left`, and its controls to the column `right`."""
 
     def shown(text: str) -> NaiveRun:
         recording = NaiveRun.from_trace(Trace.from_json(text) if text else recordings.read(FIRST_RECORDING))
@@ -36,19 +36,20 @@ def add(server: ServerState, left: gr.Column, right: gr.Column) -> Opening:
 
     with right:
         prose(INTRO)
-    return _sliders(shown, TRACE, "use the displayed race", left, right)
+    return _sliders(shown, TRACE, "use the displayed race", verdict, left, right)
 
 
 def recording_sliders(scenario: str, method: str, k: int, options: Mapping[str, int]) -> None:
     """Add the sliders over a bundled recording, with the times of the machine that recorded it."""
     recording = NaiveRun.from_trace(recordings.read(scenario))
+    verdict = markup()
     left, right = split()
-    _sliders(lambda _: recording, "''", "count the passes", left, right, method, k, options)
+    _sliders(lambda _: recording, "''", "count the passes", verdict, left, right, method, k, options)
 
 
 def _sliders(
-    find: Callable[[str], NaiveRun], source: str, load: str, left: gr.Column, right: gr.Column, method: str = "", k: int = 6,
-    options: Mapping[str, int] = FIRST,
+    find: Callable[[str], NaiveRun], source: str, load: str, verdict: gr.HTML, left: gr.Column, right: gr.Column,
+    method: str = "", k: int = 6, options: Mapping[str, int] = FIRST,
 ) -> Opening:  # fmt: skip
     """Add sliders over the recording that `find` returns for the text that the script `source` returns; at first for ""."""
     dark, text = gr.Checkbox(False, visible=False), gr.Textbox("", visible=False)
@@ -66,8 +67,9 @@ def _sliders(
     script = f"(_, __, ...rest) => [{DARK}, {source}, ...rest]"
     # One event for all controls, so that no result arrives after that of a later change.
     changes, inputs = [*(field.change for field in fields), update.click], [dark, text, *fields]
-    gr.on(changes, draw, inputs, [rows, figure], js=script, queue=False, trigger_mode="always_last", **QUIET)
-    return Opening(draw, [rows, figure], [text, *fields])
+    outputs = [verdict, rows, figure]
+    gr.on(changes, draw, inputs, outputs, js=script, queue=False, trigger_mode="always_last", **QUIET)
+    return Opening(draw, outputs, [text, *fields])
 
 
 def _draw(find: Callable[[str], NaiveRun], dark: bool, text: str, method: str, *numbers: float) -> list[Any]:
@@ -79,8 +81,17 @@ def _draw(find: Callable[[str], NaiveRun], dark: bool, text: str, method: str, *
         outcomes = what_if(recording, method, k, **options), oracle_outcome(recording, k)
         lines = [(what_if(recording, method, length, **options), oracle_outcome(recording, length)) for length in KS]
     except LookaheadError as error:
-        return [error_line(error), plot_update(None)]
-    return [_table(recording, outcomes), plot_update(charts.what_if(KS, lines, k, dark))]
+        return ["", error_line(error), plot_update(None)]
+    figure = plot_update(charts.what_if(KS, lines, k, dark))
+    return [answer_html(_sentence(recording, outcomes[0], lines)), _table(recording, outcomes), figure]
+
+
+def _sentence(recording: NaiveRun, outcome: Outcome, lines: Sequence[tuple[Outcome, Outcome]]) -> str:
+    best = max((line[0] for line in lines), key=lambda other: other.speedup)
+    passes = (
+        f"{outcome.method} with k = {outcome.k} needs {len(outcome.steps)} passes instead of {len(recording.tokens)}"
+    )
+    return f"{passes}. The fastest draft length for this text is {best.k}."
 
 
 def _table(recording: NaiveRun, outcomes: Sequence[Outcome]) -> str:

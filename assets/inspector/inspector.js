@@ -1,7 +1,7 @@
 /* inspector.js: the panel of the pass inspector: `show` fills the panel with one pass, and breadcrumbs lead from the
    text to a row's numbers. */
 
-import {make} from "../page/dom.js";
+import {button, make} from "../page/dom.js";
 import {duration, percent} from "../page/numbers.js";
 import * as candidates from "./candidates.js";
 import * as headDrafting from "./drafting.js";
@@ -15,7 +15,7 @@ import {passOf} from "./pass.js";
 import {quote} from "./text.js";
 
 const PREFILL =
-  "The target read the prompt except its last token into its cache, and emitted nothing. " + "This is on no clock.";
+  "The target read the prompt except its last token into its cache, and emitted nothing. This is on no clock.";
 
 /** A bar of pieces; `description` is its text for screen readers. */
 function timeLine(label, description, pieces, longest) {
@@ -33,7 +33,7 @@ function timeBox({parts, total, naivePass, sentence, sum, basis, rows}) {
   const box = make("div.la-i-timebox", timeLine("this pass", `This pass: ${labels.join(", ")}`, parts, longest));
   if (naivePass) {
     const piece = {kind: "naive-pass", seconds: naivePass.seconds};
-    box.append(timeLine("naive-pass", `A naive pass: ${duration(naivePass.seconds)}`, [piece], longest));
+    box.append(timeLine("naive pass", `A naive pass: ${duration(naivePass.seconds)}`, [piece], longest));
   }
   const key = parts.map(({kind}, i) => make("li", drawn(`la-i-swatch.la-i-${kind}`, {}), labels[i]));
   box.append(make("ul.la-i-key", ...key));
@@ -54,7 +54,8 @@ function flowOf(pass) {
   return pass.kind === "drafted" ? flow(pass) : plain(pass);
 }
 
-const labeled = (label, text) => make("button.la-button", {type: "button", "aria-label": label}, text);
+const labeled = (label, text, action) => button("la-button", text, action, {"aria-label": label});
+const crumb = (content, action) => button("la-button", content, action);
 
 export class Inspector {
   #at = null; // {laneIndex, stepIndex, pass}, while it is open
@@ -66,22 +67,19 @@ export class Inspector {
   #summary = make("p.la-i-summary");
   #body = make("div.la-i-body");
   #crumbs = make("nav.la-i-crumbs", {"aria-label": "From the text to its token ids"});
-  #previous = labeled("Previous pass of this lane", "← previous");
-  #next = labeled("Next pass of this lane", "next →");
+  #previous = labeled("Previous pass of this lane", "← previous", () => this.#step(-1));
+  #next = labeled("Next pass of this lane", "next →", () => this.#step(1));
 
   /** `close()` is called when the reader closes the panel, `go(lane, step)` when the reader chooses another pass. */
   constructor({close, go}) {
     this.#close = close;
     this.#go = go;
-    const closeButton = labeled("Close the inspector", "close");
+    const closeButton = labeled("Close the inspector", "close", () => this.#closePanel());
     const group = {role: "group", "aria-label": "Passes"};
     const buttons = make("div.la-i-buttons", group, this.#previous, this.#next, closeButton);
     const head = make("div.la-i-head", make("div.la-i-summary-box", this.#title, this.#summary), buttons);
     const attributes = {"aria-label": "Pass inspector", hidden: ""};
     this.node = make("section.la-inspector.la-i", attributes, this.#crumbs, head, this.#body);
-    this.#previous.addEventListener("click", () => this.#step(-1));
-    this.#next.addEventListener("click", () => this.#step(1));
-    closeButton.addEventListener("click", () => this.#closePanel());
     this.node.addEventListener("keydown", event => {
       if (event.key !== "Escape" || event.defaultPrevented) return;
       event.preventDefault();
@@ -121,15 +119,8 @@ export class Inspector {
     const drafting = draftingOf(log, laneIndex, stepIndex);
     const head = drafting ? [headDrafting.view(drafting)] : [];
     const positions = candidates.positions(pass);
-    this.#body.replaceChildren(
-      flowOf(pass),
-      ...head,
-      ...rows,
-      ...positions,
-      ...window,
-      heading("Time"),
-      timeBox(pass.time),
-    );
+    const parts = [...head, ...rows, ...positions, ...window];
+    this.#body.replaceChildren(flowOf(pass), ...parts, heading("Time"), timeBox(pass.time));
     this.#drawCrumbs(log, hasWindow ? -1 : 0);
     // Not `disabled`: a focused button that becomes disabled loses the focus.
     this.#previous.setAttribute("aria-disabled", String(!pass.previous));
@@ -139,11 +130,6 @@ export class Inspector {
   /** The path from the text to this pass, its rows, and the target's candidates after one row; -1 for none. */
   #drawCrumbs(log, row) {
     const {laneIndex, stepIndex, pass} = this.#at;
-    const crumb = (label, action) => {
-      const node = make("button.la-button", {type: "button"}, label);
-      node.addEventListener("click", action);
-      return node;
-    };
     const to = node => () => node.scrollIntoView({block: "start"});
     const field = this.#body.querySelector(".la-m-field");
     const boxes = [...this.#body.querySelectorAll(".la-i-place")];
@@ -154,7 +140,7 @@ export class Inspector {
     if (row >= 0 && boxes.length) {
       const {text} = maskOf(log, laneIndex, stepIndex)[row];
       const label = [`row ${row}: `, token(quote(text), "quoted")];
-      crumbs.push(chosen ? crumb(make("span", ...label), to(chosen)) : make("span", ...label, ", not tested"));
+      crumbs.push(chosen ? crumb(label, to(chosen)) : make("span", ...label, ", not tested"));
     }
     this.#crumbs.replaceChildren(...crumbs.flatMap((node, i) => (i ? [" › ", node] : [node])));
   }

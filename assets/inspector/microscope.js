@@ -1,7 +1,7 @@
 /* microscope.js: the window of lookahead decoding on the page: its grid, the n-grams that were verified, and the
    mask. */
 
-import {make} from "../page/dom.js";
+import {button, make} from "../page/dom.js";
 import {count} from "../page/numbers.js";
 import {maskOf, ngramsOf, windowOf} from "./jacobi.js";
 import {Mask} from "./mask.js";
@@ -63,9 +63,7 @@ function originCell(origin, lane, go) {
   const text = `pass ${origin.pass}, column ${origin.column}`;
   if (origin.step < 0) return text;
   const label = `Open ${text}, the origin of this n-gram`;
-  const button = make("button.la-button.la-m-origin-button", {type: "button", "aria-label": label}, text);
-  button.addEventListener("click", () => go(lane, origin.step));
-  return button;
+  return button("la-button.la-m-origin-button", text, () => go(lane, origin.step), {"aria-label": label});
 }
 
 function ngramLine(ngram, i, lane, go) {
@@ -112,8 +110,8 @@ export function view(log, laneIndex, stepIndex, go, chosen) {
   const box = (label, ...parts) => make("section.la-microscope", {"aria-label": label}, ...parts);
   if (window) {
     const {node} = new Mask(maskOf(log, laneIndex, stepIndex), chosen);
-    return box("Lookahead window", make("div.la-m-column", grid(window), ngrams), node);
+    return box("Lookahead window", grid(window), ngrams, node);
   }
   const paused = small("The window is paused, because it lost time. N-grams from the pool are still verified.");
-  return box("N-grams from the pool", make("div.la-m-column", ngrams, paused));
+  return box("N-grams from the pool", ngrams, paused);
 }

@@ -7,7 +7,7 @@ import {percent} from "../page/numbers.js";
 /** A token as text, with its spaces; `kind` is its outcome. */
 export const token = (text, kind) => make(`bdi.la-i-token.${kind ? `la-i-${kind}` : ""}`, text);
 export const sign = character => make("span.la-i-sign", HIDDEN, character);
-export const unseen = text => make("span.la-i-unseen", text);
+export const unseen = text => make("span.la-unseen", text);
 export const heading = text => make("h4.la-i-heading", text);
 export const small = (...children) => make("p.la-i-small", ...children);
 /** A sentence around a quotation of model text. */

@@ -1,7 +1,7 @@
 /* class.js: a class of texts, played twice on one clock: one token per pass above, with drafts below. The data come
    from `measure/batches.py`; texts are untrusted and become text nodes. */
 
-import {make, setText} from "../page/dom.js";
+import {button, make, setText} from "../page/dom.js";
 import {count, digits, duration, perSecond} from "../page/numbers.js";
 
 const SHOWN_S = 12; // a faster class is played more slowly, so that it takes this long
@@ -58,17 +58,15 @@ function verdictOf({arms, identical, speedup}, seconds) {
 
 function player(data) {
   const halves = data.arms.map(arm => half(arm, data.texts));
-  const longest = Math.max(...halves.map(entry => entry.total));
+  const totals = halves.map(entry => entry.total);
+  const longest = Math.max(...totals);
   const slower = Math.max(1, SHOWN_S / longest);
   const pace = slower > 1 ? `played ${slower.toFixed(0)} times slower than it ran` : "as fast as it ran";
   const scrub = make("input", {type: "range", min: 0, max: longest, step: longest / 500, "aria-label": "time"});
-  const button = make("button.la-c-play", {type: "button"});
-  const verdict = verdictOf(
-    data,
-    halves.map(entry => entry.total),
-  );
+  const toggle = button("la-c-play", "", () => play(last === null));
+  const verdict = verdictOf(data, totals);
   const outcome = make("p.la-c-outcome", {"aria-live": "polite"});
-  const node = make("div.la-c-class", make("p.la-c-bar", button, scrub, make("span", pace)), outcome);
+  const node = make("div.la-c-class", make("p.la-c-bar", toggle, scrub, make("span", pace)), outcome);
   node.append(...halves.map(entry => entry.node));
   let at = calm.matches ? longest : 0;
   let last = null;
@@ -76,7 +74,7 @@ function player(data) {
   function draw() {
     for (const entry of halves) entry.draw(at);
     scrub.value = at;
-    setText(button, last === null ? (at < longest ? "Play" : "Again") : "Pause");
+    setText(toggle, last === null ? (at < longest ? "Play" : "Again") : "Pause");
     setText(outcome, at < longest ? "\u00a0" : verdict);
   }
 
@@ -95,7 +93,6 @@ function player(data) {
     if (on) requestAnimationFrame(tick);
   }
 
-  button.addEventListener("click", () => play(last === null));
   scrub.addEventListener("input", () => {
     at = Number(scrub.value);
     play(false);
@@ -105,8 +102,8 @@ function player(data) {
 
 /** Press the button that starts the class. It exists soon after its section is first opened. */
 export function press(left = 50) {
-  const button = document.getElementById("la-class-start");
-  if (button) button.click();
+  const start = document.getElementById("la-class-start");
+  if (start) start.click();
   else if (left) setTimeout(press, 100, left - 1);
 }
 

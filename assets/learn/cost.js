@@ -83,7 +83,6 @@ function question({rows, passes}, shown) {
   const update = () => {
     setText(value, `${tenths(Number(range.value))} passes`);
     range.setAttribute("aria-valuetext", value.textContent);
-    range.style.setProperty("--la-g-done", percent((range.value - 1) / (rows - 1)));
   };
   const show = button("show", () => {
     const guess = Number(range.value);

@@ -1,6 +1,6 @@
 /* widget.js: small elements shared by a lesson's widgets. */
 
-import {make} from "../page/dom.js";
+import {button as createButton, make} from "../page/dom.js";
 
 /** A unique id; the script may run once for each widget of a page. */
 export const newId = () => `la-g-${Math.random().toString(36).slice(2)}`;
@@ -10,8 +10,4 @@ export const part = (className, ...children) => make(`div.${className}`, ...chil
 /** An element whose changes are announced by a screen reader. */
 export const live = className => make(`div.${className}`, {"aria-live": "polite"});
 
-export function button(label, action, attributes) {
-  const node = make("button.la-g-button", {type: "button", ...attributes}, label);
-  node.addEventListener("click", action);
-  return node;
-}
+export const button = (label, action, attributes) => createButton("la-g-button", label, action, attributes);

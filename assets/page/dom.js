@@ -19,6 +19,13 @@ export function make(selector, ...parts) {
   return fill(node, hasAttributes ? parts[0] : {}, hasAttributes ? parts.slice(1) : parts);
 }
 
+/** Return a button that calls `action`; `selector` and `attributes` as in `make`. */
+export function button(selector, content, action, attributes = {}) {
+  const node = make(`button.${selector}`, {type: "button", ...attributes}, ...[content].flat());
+  node.addEventListener("click", action);
+  return node;
+}
+
 export const svg = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 
 /** Set a text or an attribute only if it differs, so that a frame changes few nodes. */

@@ -1,7 +1,7 @@
 /* present.js: the page for a projector, turned on with P or `?present`: large type, a clock and the teacher's plan,
    [{minute, title, recording, lesson}]. The arrow keys move in the plan; N goes to the next drafting pass. */
 
-import {make, setText} from "./dom.js";
+import {button, make, setText} from "./dom.js";
 
 const HIDE_AFTER_MS = 3000; // the controls fade if the pointer does not move
 const FIELDS = "input, textarea, select";
@@ -30,18 +30,13 @@ function showControls() {
   hideTimer = setTimeout(() => classList.toggle("la-still", isOn()), HIDE_AFTER_MS);
 }
 
-function frame(entry, i) {
-  const node = make("button.la-p-frame", {type: "button"}, make("span", String(entry.minute)), ` ${entry.title}`);
-  node.addEventListener("click", () => go(i));
-  return node;
-}
+const frame = ({minute, title}, i) => button("la-p-frame", [make("span", String(minute)), ` ${title}`], () => go(i));
 
 function build() {
   const time = make("span.la-p-time", {"aria-label": "minutes since the beginning"});
   const title = make("p.la-p-title", {"aria-live": "polite"});
   const frames = plan.map(frame);
-  const leave = make("button.la-p-frame", {type: "button"}, "leave (P)");
-  leave.addEventListener("click", toggle);
+  const leave = button("la-p-frame", "leave (P)", toggle);
   const node = make("nav.la-p-bar", {"aria-label": "The plan"}, time, ...frames, leave);
   return {node, time, title, frames};
 }

@@ -2,13 +2,9 @@
    part of the page is outlined; the last stop is a question. With reduced motion, the playhead jumps. */
 
 import {isPartlyAccepted, partsOf} from "../timeline/strip.js";
-import {make, setText} from "./dom.js";
+import {button as createButton, make, setText} from "./dom.js";
 
-const button = (label, action) => {
-  const node = make("button.la-button", {type: "button"}, label);
-  node.addEventListener("click", action);
-  return node;
-};
+const button = (label, action) => createButton("la-button", label, action);
 
 /** The stops: [{part, sentence, to, seconds}]. The playhead moves to the time `to` in `seconds`. The last stop has a
     `question`: a step. */

@@ -38,6 +38,7 @@ async function poll() {
   setTimeout(poll, POLL_MS);
 }
 
+part("la-done").style.width = "0";
 const batch = part("waiting-batch").textContent;
 mount({element, read: () => batch, watch: () => {}});
 poll();

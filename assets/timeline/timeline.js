@@ -1,7 +1,7 @@
 /* timeline.js: the token timeline: `mount` builds the component once in the host's `.la-timeline`; afterwards only
    differences between frames are drawn. Frames are computed by player.js. */
 
-import {make, setAttr, setText} from "../page/dom.js";
+import {button, make, setAttr, setText} from "../page/dom.js";
 import {Chart} from "./chart.js";
 import {Feed} from "./feed.js";
 import * as home from "./home.js";
@@ -144,8 +144,7 @@ class Timeline {
   /** The box shown without lanes: the settings of a link, and a button that runs the race. */
   #emptyBox(end) {
     if (!end?.chips) return make("p.la-empty");
-    const run = make("button.la-button.la-run-this", {type: "button"}, "Run this race");
-    run.addEventListener("click", () => this.#host.run?.());
+    const run = button("la-button.la-run-this", "Run this race", () => this.#host.run?.());
     return make("div.la-empty.la-asked", make("p", ...end.chips.map(setting => make("span.la-setting", setting))), run);
   }
 
@@ -243,11 +242,9 @@ class Timeline {
   /** Suggest the presets after this one. */
   #suggest() {
     const others = this.#host.next?.(this.log.run) || [];
-    const buttons = others.map(({id, label}) => {
-      const node = make("button.la-button", {type: "button", "aria-label": `try ${label} next`}, label);
-      node.addEventListener("click", () => this.#host.press(id));
-      return node;
-    });
+    const buttons = others.map(({id, label}) =>
+      button("la-button", label, () => this.#host.press(id), {"aria-label": `try ${label} next`}),
+    );
     this.ui.offer.replaceChildren("try next: ", ...buttons);
     this.ui.offer.hidden = !others.length;
   }
@@ -268,7 +265,7 @@ class Timeline {
     on(ui.fade, "click", () => this.#keep(false));
     on(ui.keep, "click", () => this.#keep(true));
     on(ui.sideBySide, "click", () => this.#toggleSideBySide());
-    for (const button of ui.heat) on(button, "click", () => this.#show(button.dataset.view));
+    for (const choice of ui.heat) on(choice, "click", () => this.#show(choice.dataset.view));
     const drag = event => {
       if (event.buttons & 1) playhead.seek(this.chart.timeAt(event.clientX), {keepPlaying: true});
     };
@@ -298,7 +295,7 @@ class Timeline {
   /** Select the view of the text: drafts, failures or entropy. */
   #show(view) {
     this.ui.root.dataset.view = view;
-    for (const button of this.ui.heat) setAttr(button, "aria-pressed", String(button.dataset.view === view));
+    for (const choice of this.ui.heat) setAttr(choice, "aria-pressed", String(choice.dataset.view === view));
   }
 
   // ---------------------------------------------------------------- observers, and the end

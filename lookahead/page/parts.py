@@ -29,7 +29,7 @@ class Opening(NamedTuple):
 
 def status_line(text: str, share: float | None = None) -> str:
     """Return a line of text, with a bar for the share of the work that is done."""
-    bar = "" if share is None else f'<span class="la-done"><i style="width:{100 * share:.0f}%"></i></span>'
+    bar = "" if share is None else f'<span class="la-bar"><i style="width:{100 * share:.0f}%"></i></span>'
     return f'<p class="la-status-line" role="status">{html.escape(text)}{bar}</p>'
 
 

@@ -101,7 +101,7 @@ def lines(page, selector):
     return page.evaluate(
         """selector => [...document.querySelectorAll(selector + ' tbody tr')].map(tr => [...tr.children].map(cell => {
           const copy = cell.cloneNode(true);
-          copy.querySelectorAll('.la-i-unseen').forEach(node => node.remove());
+          copy.querySelectorAll('.la-unseen').forEach(node => node.remove());
           return copy.textContent.trim(); }))""",
         selector,
     )

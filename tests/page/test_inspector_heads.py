@@ -116,7 +116,7 @@ def test_a_block_has_slots_arrows_confidences_and_empty_slots(page):
     text = page.inner_text(".la-drafting")
     assert "1 pass of the head" in text and "Markov" in text and "its estimate that the token is accepted" in text
     assert "not worth its row" in text and "4 slots empty" in text
-    fates = page.evaluate("[...document.querySelectorAll('.la-h-token .la-i-unseen')].map(n => n.textContent)")
+    fates = page.evaluate("[...document.querySelectorAll('.la-h-token .la-unseen')].map(n => n.textContent)")
     assert fates[:3] == [", accepted", ", accepted", ", rejected"], "as text, in addition to color and shape"
 
 

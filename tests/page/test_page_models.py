@@ -142,7 +142,7 @@ def test_a_pair_is_loaded_raced_and_replaced_while_others_race(visit, served):
     page, served.delay_s = models_tab(visit), 4 * SLOW_S  # the download waits until the delay is removed
     press(page, "Load", PAIR)
     bar = page.locator("#la-models .la-status-line", has_text="Downloading")
-    bar.locator(".la-done").wait_for()
+    bar.locator(".la-bar").wait_for()
     assert race(other)["lanes"][1]["finished"], "a download delays no race"
     late = visit(SHORT)
     late.get_by_role("tab", name="Models", exact=True).click()

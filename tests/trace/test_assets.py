@@ -1,5 +1,7 @@
 """The bundler: each module runs once, after its imports, and other forms of import are refused."""
 
+import re
+
 import pytest
 
 from lookahead.trace import assets
@@ -35,6 +37,26 @@ def test_modules_run_once_in_the_order_of_their_imports(modules, chromium, conve
     page = chromium.new_page()
     code = convert(assets.bundle(ENTRY))
     assert page.evaluate(f"new Promise(done => {{ const ran = []; {code} }})") == [4, 8, "log theme lane", "undefined"]
+    page.close()
+
+
+@pytest.mark.parametrize("name", ["page/app", "page/waiting", "page/replay", "learn/widgets"])
+def test_the_minifier_writes_a_semicolon_before_nested_rules(name):
+    assert not re.search(r"[^;{},>]& ", assets.style(f"{name}.css"))
+
+
+@pytest.mark.browser
+def test_no_property_is_lost_when_gradio_copies_the_rules(chromium):
+    page = chromium.new_page()
+    lost = page.evaluate(
+        """styles => {
+          const parsed = text => { const sheet = new CSSStyleSheet(); sheet.replaceSync(text); return [...sheet.cssRules]; };
+          const flat = rules => rules.flatMap(rule => [[rule.selectorText, rule.style?.length], ...flat([...(rule.cssRules || [])])]);
+          return parsed(styles).filter(rule => String(flat(parsed(rule.cssText))) !== String(flat([rule]))).map(rule => rule.cssText.slice(0, 200));
+        }""",
+        assets.style("page/app.css"),
+    )
+    assert lost == [], "a shorthand with a variable, such as `font`, must not be followed by one of its longhands"
     page.close()
 
 

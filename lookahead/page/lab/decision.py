@@ -140,4 +140,7 @@ def _advice(server: ServerState, models: Models, text: str) -> list[Any]:
     for option in report.options:
         rows += [[f"{option.method}, k = {option.k}", "", "", ratio(option.speedup)]]
         rows += [["", term.name, term.formula, decimal(term.value)] for term in option.terms]
-    return [answer_html(report.sentence), table([""] * 4, rows, "Predicted from the displayed race, with every drafter at its best length:")]
+    return [
+        answer_html(report.sentence),
+        table([""] * 4, rows, "Predicted from the displayed race, with every drafter at its best length:"),
+    ]

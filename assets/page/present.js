@@ -81,14 +81,8 @@ const ACTIONS = {
 };
 
 function pressed(event) {
-  if (
-    event.ctrlKey ||
-    event.metaKey ||
-    event.altKey ||
-    event.target.matches?.(FIELDS) ||
-    event.target.isContentEditable
-  )
-    return;
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.matches?.(FIELDS) || event.target.isContentEditable) return;
   if (!stage?.root.getClientRects().length) return;
   const action = event.key === "p" || event.key === "P" ? toggle : isOn() && ACTIONS[event.key];
   if (!action) return;

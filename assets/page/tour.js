@@ -15,47 +15,21 @@ export function stopsOf(stage) {
   const next = drafting.find(i => i > partly) ?? partly;
   const count = partsOf(steps[partly]).drafted.length;
   const at = (index, phase) => stage.timeOf(index, phase);
+  const stop = (part, seconds, to, sentence, more = {}) => ({part, seconds, to, sentence, ...more});
+  const text =
+    "This text is written in two ways. Above it: a tick per naive pass. Below it: a bracket per pass with drafts.";
+  const draft = `A fast drafter has proposed ${count} tokens. The model verifies all of them in one pass.`;
+  const accept = "Tokens that equal the model’s own are accepted. At the first rejection, the model writes its own.";
+  const lead =
+    "A pass that accepts tokens writes several at once. So the green caret leads, and its stack grows more slowly.";
+  const question = {question: steps[next], answer: at(next, "accept")};
   return [
-    {
-      part: ".la-stage",
-      sentence:
-        "This text is written in two ways. Above it: a tick per naive pass. Below it: a bracket per pass with drafts.",
-      to: at(partly, "draft"),
-      seconds: 12,
-    },
-    {
-      part: ".la-strip",
-      sentence: `A fast drafter has proposed ${count} tokens. The model verifies all of them in one pass.`,
-      to: at(partly, "verify"),
-      seconds: 10,
-    },
-    {
-      part: ".la-strip",
-      sentence: "Tokens that equal the model’s own are accepted. At the first rejection, the model writes its own.",
-      to: at(partly, "accept"),
-      seconds: 10,
-    },
-    {
-      part: ".la-stage",
-      sentence:
-        "A pass that accepts tokens writes several at once. So the green caret leads, and its stack grows more slowly.",
-      to: stage.end(),
-      seconds: 18,
-    },
-    {
-      part: ".la-head",
-      sentence: "The same text in fewer passes. The speedup was measured.",
-      to: stage.end(),
-      seconds: 8,
-    },
-    {
-      part: ".la-strip",
-      sentence: "Your turn. Will all of these tokens be accepted?",
-      to: at(next, "verify"),
-      seconds: 0,
-      question: steps[next],
-      answer: at(next, "accept"),
-    },
+    stop(".la-stage", 12, at(partly, "draft"), text),
+    stop(".la-strip", 10, at(partly, "verify"), draft),
+    stop(".la-strip", 10, at(partly, "accept"), accept),
+    stop(".la-stage", 18, stage.end(), lead),
+    stop(".la-head", 8, stage.end(), "The same text in fewer passes. The speedup was measured."),
+    stop(".la-strip", 0, at(next, "verify"), "Your turn. Will all of these tokens be accepted?", question),
   ];
 }
 
@@ -122,15 +96,10 @@ class Tour {
     return button(guess ? "All accepted" : "Not all", () => {
       const {drafted} = partsOf(step);
       const accepted = drafted.filter(({kind}) => kind === "accepted").length;
-      const isRight = guess === (accepted === drafted.length);
-      const result =
-        accepted === drafted.length
-          ? `All ${accepted} were accepted`
-          : `${accepted} of ${drafted.length} were accepted`;
-      setText(
-        this.#sentence,
-        `${isRight ? "Right" : "Not this time"}: ${result}. Now press Race, or try a chip under the prompt.`,
-      );
+      const isAll = accepted === drafted.length;
+      const result = isAll ? `All ${accepted} were accepted` : `${accepted} of ${drafted.length} were accepted`;
+      const opening = guess === isAll ? "Right" : "Not this time";
+      setText(this.#sentence, `${opening}: ${result}. Now press Race, or try a chip under the prompt.`);
       this.#choices.replaceChildren();
       this.#stage.seek(this.#stops.at(-1).answer);
     });

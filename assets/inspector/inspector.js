@@ -140,7 +140,7 @@ export class Inspector {
     if (row >= 0 && boxes.length) {
       const {text} = maskOf(log, laneIndex, stepIndex)[row];
       const label = [`row ${row}: `, token(quote(text), "quoted")];
-      crumbs.push(chosen ? crumb(label, to(chosen)) : make("span", ...label, ", not tested"));
+      crumbs.push(chosen ? crumb(make("span", ...label), to(chosen)) : make("span", ...label, ", not tested"));
     }
     this.#crumbs.replaceChildren(...crumbs.flatMap((node, i) => (i ? [" › ", node] : [node])));
   }

@@ -51,6 +51,7 @@ async function go(number) {
   bar.title.replaceChildren(entry.title, " ", lessonLink);
   for (const [i, node] of bar.frames.entries()) node.setAttribute("aria-current", i === index ? "step" : "false");
   bar.frames[index].scrollIntoView({block: "nearest", inline: "center"});
+  stage.root.classList.toggle("la-p-cleared", !entry.recording);
   if (entry.recording) await stage.record(entry.recording);
 }
 
@@ -58,6 +59,7 @@ async function go(number) {
 export function toggle() {
   const {classList} = stage.root;
   const on = classList.toggle("la-projected");
+  classList.remove("la-p-cleared");
   document.body.classList.toggle("la-alone", on || classList.contains("la-embedded")); // hide everything around it
   if (!on) {
     bar?.node.remove();

@@ -87,7 +87,8 @@ def read(path: Path) -> Lesson:
 @cache
 def plan() -> tuple[dict[str, Any], ...]:
     """Return the teacher's plan: {minute, title, recording, lesson} for each row of its table; None for a missing link."""
-    rows = re.findall(r"^\| (\d+) \| (.*?) \| (.*?) \|$", TEACHER.read_text(encoding="utf-8"), re.MULTILINE)
+    table = re.search(r"^## The plan\n(.*?)^## ", TEACHER.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)[1]
+    rows = re.findall(r"^\| (\d+) \| (.*?) \| (.*?) \|$", table, re.MULTILINE)
     return tuple(
         {
             "minute": int(minute), "title": title,

@@ -149,9 +149,8 @@ def mount_options(waiting: int = 64) -> dict[str, Any]:
     return {
         "theme": gr.themes.Default(primary_hue="blue", neutral_hue="stone", font=fonts, font_mono=mono),
         "css": assets.style("page/app.css"),
-        # Our style sheet does not reach Gradio's footer: no dot after the last link, and no footer in print.
         "head": f"<script>{assets.script('page/app.js')}lookaheadPage.present.follow({json.dumps(plan())});</script>"
-        "<style>footer .divider { display: none } @media print { footer { display: none } }</style>",
+        f"<style>{assets.style('page/frame.css')}</style>",
         "footer_links": ["api"],
         "run_history": False,
         "mcp_server": True,  # assistants may call the endpoints of `api.py`

@@ -9,15 +9,14 @@ let isFollowed = false; // a link has opened the lesson that is shown next
 
 /** Called when a lesson is opened. */
 export function opened(name) {
-  address.show(`?lesson=${name}`);
+  address.opened(name);
   return name;
 }
 
 /** Called when the tab is selected. Returns the lesson in the address, else the one that was open, else the first. */
 export function begun(first) {
   const open = document.querySelector("#la-open textarea, #la-open input");
-  const name = address.lessonOf(location.href) || open?.value || first;
-  return address.isFollowed("learn") ? name : opened(name);
+  return opened(address.lessonOf(location.href) || open?.value || first);
 }
 
 /** Open linked lessons in this tab. Other links are plain links. */

@@ -1,4 +1,4 @@
-/* buttons.js: buttons of the form, and the header's button for a new measurement. */
+/* buttons.js: buttons of the form, the header's button for a new measurement, and the link over the header. */
 
 export function connect() {
   const more = document.getElementById("la-more-button");
@@ -11,6 +11,11 @@ export function connect() {
   // The server replaces the header, so the header's button presses a permanent button.
   document.addEventListener("click", event => {
     if (event.target.closest(".la-again")) document.getElementById("la-again").click();
+    if (!event.target.closest(".la-skip")) return;
+    event.preventDefault(); // the address stays
+    const panel = [...document.querySelectorAll("#la-tabs > .tabitem")].find(node => node.offsetParent);
+    panel.tabIndex = -1;
+    panel.focus();
   });
 }
 

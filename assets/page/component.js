@@ -25,6 +25,7 @@ export function mount({element, props, watch, server}, main) {
     element,
     first,
     main,
+    name: element.closest("[id^='la-lesson-race-']")?.id ?? "",
     read: () => (main && isOfLink() && props.value === first ? "" : props.value),
     watch: fn => watch("value", fn),
     resend: (run, from) => server.resend([run, from]),

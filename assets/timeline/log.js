@@ -9,7 +9,7 @@ export const createLog = () => ({retired: [], ...emptyRun(null)});
     sources of drafts that a draft model or a trained head computes. */
 const emptyRun = run => ({
   ...{run, received: 0, seen: 0, expected: null, events: [], header: null, caption: null, live: false},
-  ...{link: null, pass: null, modelSources: [], status: null, lanes: [], end: null, stopped: false},
+  ...{link: null, pass: null, modelSources: [], status: null, lanes: [], end: null, stopped: false, stopPressed: false},
 });
 
 /** Apply one parsed batch to `log`, in place.
@@ -18,7 +18,7 @@ export function applyBatch(log, batch) {
   const outcome = {fresh: false, applied: 0, gap: false};
   if (!batch || typeof batch !== "object") return outcome;
   if (batch.stop) {
-    if (!log.end && (batch.run == null || batch.run === log.run)) log.stopped = true;
+    if (!log.end && (batch.run == null || batch.run === log.run)) log.stopped = log.stopPressed = true;
     return outcome;
   }
   if (batch.run == null || !Array.isArray(batch.ev)) return outcome;

@@ -53,7 +53,7 @@ export class Scoreboard {
 
   /** Announce the start and the outcome of a run to screen readers. */
   announce(log, state, restored) {
-    const text = announcement(log, state, restored, frameAt(log, duration(log)).speedup);
+    const text = announcement(log, state, restored, frameAt(log, duration(log)));
     if (!text || text === this.#announced) return;
     this.#announced = text;
     setText(this.#ui.announcer, text);

@@ -119,12 +119,16 @@ const acceptedNothing = log =>
   log.lanes.length > 1 && log.lanes.every(lane => lane.steps.every(step => !step.origins.includes("accepted")));
 const tokensSoFar = log => Math.max(0, ...log.lanes.map(tokensOf));
 
+/** The server also stops a race when its page is closed or loaded again. */
+const stopperOf = ({stopPressed}, restored) =>
+  stopPressed ? "Stopped by you" : restored ? "The reload ended the race" : "Stopped";
+
 const STATUS_LINES = {
   empty: () => "Nothing to show yet. Press Race to run the prompt.",
   waiting: log => log.status?.text ?? "Waiting for the first tokens.",
   lost: () => "Connection lost: the received part is shown. Still trying.",
   running: log => `Running: ${tokensSoFar(log)} of at most ${log.header.settings.max_new_tokens} tokens.`,
-  stopped: log => `Stopped by you after ${tokensSoFar(log)} tokens.`,
+  stopped: (log, restored) => `${stopperOf(log, restored)} after ${tokensSoFar(log)} tokens.`,
   error: () => "The run ended early.",
   asked: log => log.end.message,
   finished: log => `Finished.${acceptedNothing(log) ? " No drafted token was accepted." : ""}`,
@@ -143,15 +147,17 @@ const staleLine = log => {
 export function statusLine(log, state, restored, isStale = false) {
   if (isStale) return staleLine(log);
   const isRestored = restored && !["asked", "empty", "waiting", "lost"].includes(state);
-  return (isRestored ? "Restored after a reload. " : "") + STATUS_LINES[state](log);
+  return (isRestored ? "Restored after a reload. " : "") + STATUS_LINES[state](log, restored);
 }
 
-/** The announcement for screen readers, at the start and at the end of a run. */
-export function announcement(log, state, restored, speedup) {
+/** The announcement for screen readers, at the start and at the end of a run; `frame` is that of the end. */
+export function announcement(log, state, restored, frame) {
   if (state === "empty" || state === "waiting") return "";
   if (state === "running") return `Race started: ${log.lanes.map(lane => lane.name).join(" and ")}.`;
   const line = statusLine(log, state, restored);
   if (state === "error") return `${line} ${log.end.message || ""}`;
-  const {number, label} = headline(speedup);
-  return speedup == null ? `${line} ` : `${line} ${number} ${label}.`;
+  const {number, label} = headline(frame.speedup);
+  if (frame.speedup == null) return `${line} `;
+  const passes = passCount(log, frame);
+  return `${line} ${passes.number} ${passes.words}; ${matchOf(log, frame).text}; ${number} ${label}.`;
 }

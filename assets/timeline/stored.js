@@ -26,15 +26,15 @@ export function put(key, value, storage = "sessionStorage") {
   }
 }
 
-/** Store the shown live run. */
-export function save(log, {t, playing}) {
+/** Store the shown live run of the timeline with this name. */
+export function save(log, {t, playing}, name) {
   const batch = {run: log.run, i0: 0, ev: log.events};
-  put(RUN, {path: location.pathname + location.search, t, playing, stopped: log.stopped, batch});
+  put(RUN + name, {path: location.pathname + location.search, t, playing, stopped: log.stopPressed, batch});
 }
 
 /** Return the run that `save` stored at this address: {t, playing, stopped, batch}, or null. */
-export function saved() {
-  const run = get(RUN);
+export function saved(name) {
+  const run = get(RUN + name);
   return run?.batch && run.path === location.pathname + location.search ? run : null;
 }
 

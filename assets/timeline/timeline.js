@@ -82,6 +82,11 @@ class Timeline {
     return {t: this.playhead.t, playing: this.playhead.playing};
   }
 
+  /** Whether its live runs survive a reload. */
+  get #isKept() {
+    return this.main || Boolean(this.#host.name);
+  }
+
   get state() {
     return stateOf(this.log, this.feed.repair.lost);
   }
@@ -96,7 +101,7 @@ class Timeline {
       this.playhead.play(view.playing);
     }
     this.feed.open();
-    if (this.main && !view && !this.log.live) this.#restore();
+    if (this.#isKept && !view && !this.log.live) this.#restore();
   }
 
   /** Reset everything to the start of the log's run. */
@@ -154,7 +159,7 @@ class Timeline {
   }
 
   #restore() {
-    const run = stored.saved();
+    const run = stored.saved(this.#host.name);
     if (!run) return;
     this.feed.restore(run);
     this.#resume({t: run.t || 0, playing: Boolean(run.playing)});
@@ -174,6 +179,7 @@ class Timeline {
 
   #update(isNewRun) {
     if (isNewRun) this.#begin();
+    if (isNewRun && this.#host.name) this.ui.root.scrollIntoView({block: "nearest"});
     if (this.#isOneText !== this.#wantsOneText) this.#buildLanes(); // the texts differ from a new token on
     if (!this.#isOneText && this.log.lanes.length > 1) this.#markDifferences();
     this.ui.root.classList.toggle("la-code", isCode(this.log));
@@ -272,7 +278,7 @@ class Timeline {
     on(this.chart.canvas, "pointerdown", drag);
     on(this.chart.canvas, "pointermove", drag);
     on(window, "pagehide", () => {
-      if (main && log.live && log.header) stored.save(log, this.view());
+      if (this.#isKept && log.live && log.header) stored.save(log, this.view(), host.name);
     });
     this.#observe(host.element);
   }
@@ -396,8 +402,8 @@ const stageOf = (timeline, host) => {
 
 /** Mount a timeline. `host` has `element`; `read()` returns the current batch; `watch(fn)` calls `fn` when there is
     another. Optional: `resend(run, received)` requests lost events, `make` and `open` are for home.js. With `main:
-    false` it has keys only with the focus, plays only live runs, exports nothing and is not restored after a reload.
-    */
+    false` it has keys only with the focus, plays only live runs, exports nothing, and its runs survive a reload only
+    with a `name`. */
 export function mount(host) {
   return stageOf(new Timeline(host), host);
 }

@@ -37,6 +37,7 @@ def build(server: ServerState, log_settings: LogSettings) -> gr.Blocks:
     """Return the app."""
     queue.visitor = gradio_internals.visitor
     with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True) as page:
+        markup('<a class="la-skip" href="#la-tabs">Skip to the content</a>')
         header = markup(_header(server.models), elem_id="la-header")
         with gr.Tabs(elem_id="la-tabs") as tabs:
             with gr.Tab("Race") as racing:

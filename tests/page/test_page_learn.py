@@ -213,6 +213,50 @@ def test_leaving_a_lesson_stops_its_race(visit):
     assert race(page)["lanes"][1]["finished"]
 
 
+def test_a_lesson_race_is_scrolled_into_view_and_survives_a_reload(visit):
+    page = learn(visit)
+    box = page.locator(".la-widgetbox.la-race").first
+    box.get_by_role("button", name="Race", exact=True).press("Enter")
+    box.locator(".la-timeline[data-state=finished]").wait_for(timeout=180_000)
+    expect(box.locator(".la-stage")).to_be_in_viewport()
+    box.locator("input.la-scrub").press("End")
+    words = box.locator(".la-pass > .la-tok")
+    text = words.all_inner_texts()
+    page.reload()
+    arrived(page, FIRST)
+    expect(box.locator(".la-statustext")).to_contain_text("Restored after a reload. Finished.")
+    box.locator("input.la-scrub").press("End")
+    assert words.all_inner_texts() == text
+
+
+def test_a_print_has_the_whole_lesson_and_a_quiz_without_answers(visit):
+    page = learn(visit, "02-draft-and-verify")
+    quiz = page.locator(".la-game-quiz")
+    quiz.get_by_role("button").first.press("Enter")
+    quiz.locator(".la-g-why", has_text="Right.").wait_for()
+    page.emulate_media(media="print")
+    assert quiz.get_by_role("button").first.is_visible() and not quiz.locator(".la-g-why").first.is_visible()
+    assert (
+        page.locator(".la-game-figure table").first.is_visible()
+        and not page.get_by_role("link", name="Skip").is_visible()
+    )
+    outside = (
+        "n => { const seen = []; for (; n; n = n.parentElement) seen.push(getComputedStyle(n).overflow); return seen; }"
+    )
+    assert set(quiz.evaluate(outside)) <= {"visible", "auto"}, "no ancestor cuts the pages"
+    page.emulate_media(media="screen")
+
+
+def test_a_link_over_the_header_moves_the_focus_to_the_content(visit):
+    page = visit()
+    page.keyboard.press("Tab")
+    skip = page.get_by_role("link", name="Skip to the content")
+    expect(skip).to_be_focused()
+    skip.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('#la-tabs .tabitem') !== null")
+
+
 def test_keys_act_on_the_focused_timeline(visit):
     page = learn(visit, "02-draft-and-verify")
     box = page.locator(".la-widgetbox.la-recording").first

@@ -662,6 +662,10 @@ def test_a_live_run_survives_a_reload(chromium):
     mount(page, json.dumps(recording))
     state = page.evaluate("lookahead.state()")
     assert state["run"] == "r" and state["restored"] and "Restored after a reload" in page.inner_text(".la-statustext")
+    page.evaluate(
+        "push({run: 'r', i0: lookahead.state().received, ev: [{kind: 'end', reason: 'stopped', stats: []}], end: true})"
+    )
+    assert "The reload ended the race after" in page.inner_text(".la-statustext"), "nobody has pressed Stop"
     page.close()
 
 

@@ -4,6 +4,7 @@ import html
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
+from zlib import crc32
 
 import gradio as gr
 
@@ -40,7 +41,7 @@ def race(widget: Race, server: ServerState) -> None:
     with gr.Row(elem_classes="la-do"):
         markup(heading)
         start, stop = buttons("Race")
-    lanes = timeline("", server.runs)
+    lanes = timeline("", server.runs, elem_id=f"la-lesson-race-{crc32(widget.model_dump_json().encode()):08x}")
 
     def run() -> Iterator[str]:
         yield from race_job.follow(server, form.RaceForm(widget.prompt, methods, fields))

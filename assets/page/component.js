@@ -2,6 +2,7 @@
    Only the page's main timeline has files, recordings, the tour and keys that work anywhere. */
 
 import * as timeline from "../timeline/timeline.js";
+import * as announce from "./announce.js";
 import * as chips from "./chips.js";
 import * as embed from "./embed.js";
 import * as fields from "./fields.js";
@@ -36,6 +37,7 @@ export function mount({element, props, watch, server}, main) {
     timeline.mount(host);
     return;
   }
+  if (!stage) announce.connect();
   if (!stage) document.addEventListener("input", ({target}) => target.closest("#la-prompt, #la-more") && edited());
   stage = timeline.mount({
     ...host,

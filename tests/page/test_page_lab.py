@@ -90,7 +90,9 @@ def test_the_decision_to_draft(visit):
     page.get_by_role("option", name="15 seconds").click()
     section.get_by_role("button", name="Find out").click()
     expect(section.locator(".la-status-line").first).to_contain_text("Done.", timeout=120_000)
-    assert section.locator(".la-answer").inner_text().startswith(("On: ", "Off: "))
+    answer = section.locator(".la-answer").inner_text()
+    assert answer.startswith(("On: ", "Off: "))
+    expect(page.locator("body > .la-unseen[role=status]")).to_contain_text(answer)  # announced
     expect(section.locator("tbody tr").first).to_be_visible()
     with page.expect_download() as download:
         section.get_by_role("link", name="decision.json").click()

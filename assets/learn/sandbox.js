@@ -23,6 +23,7 @@ const drawing = random => weights => {
 const short = value => String(JSON.stringify(value)).slice(0, ${MAX_CHARS});
 onmessage = ({data: {names, body, cases}}) => {
   const send = postMessage.bind(globalThis);
+  globalThis.postMessage = undefined; // a loop of messages would block the page
   let run;
   try {
     run = new Function(...names, "draw", '"use strict";\\n' + body);
@@ -50,7 +51,7 @@ onmessage = ({data: {worker: source, limit, task}, ports: [port]}) => {
   };
   const timer = setTimeout(end, limit, {late: true});
   worker.onmessage = ({data}) => end(data);
-  worker.onerror = () => end({error: '"the sandbox did not start"'});
+  worker.onerror = () => end({error: '"the sandbox stopped"'});
   worker.postMessage(task);
 };`;
 
@@ -68,7 +69,7 @@ function frameDocument() {
 
 const isText = text => typeof text === "string" && text.length <= MAX_CHARS;
 
-/** Return a report of the sandbox if it has the right form, because the reader's code may send any message. */
+/** Return a report of the sandbox if it has the right form, because the reader's code may change the worker's functions. */
 function checked(report, task) {
   if (report?.late === true) return {late: true};
   if (isText(report?.error)) return {error: report.error};

@@ -80,6 +80,10 @@ class Vote {
 
   #draw(report) {
     if (this.#ended || JSON.stringify(report) === this.#drawn) return;
+    if (!report.open) {
+      this.#end("This vote has ended.");
+      return;
+    }
     this.#drawn = JSON.stringify(report);
     setText(this.#question, report.text);
     setText(this.#answers, count(report.answers, "answer"));

@@ -95,7 +95,9 @@ class Votes:
         if code in self._votes:
             self._led(code, secret)
         elif len(self._votes) >= MAX_VOTES:
-            raise VoteError(429, f"This server has {MAX_VOTES} open votes, which is its limit. Try again in some minutes.")
+            raise VoteError(
+                429, f"This server has {MAX_VOTES} open votes, which is its limit. Try again in some minutes."
+            )
         now = self._clock()
         vote = _Vote(next(self._rounds), questions[question], _hash(secret), now, now)
         self._votes[code] = vote
@@ -124,7 +126,7 @@ class Votes:
 
     def watch(self, code: str, secret: str) -> dict[str, Any]:
         """Return the vote with its counts for the teacher's tab."""
-        return self._led(code, secret).report(counts=True)
+        return self._led(code, secret).report(counts=True) if self._current(code) else {"open": False}
 
     def show(self, code: str, secret: str) -> dict[str, Any]:
         """Show the right answer to everyone. Answers no longer change."""
@@ -182,7 +184,7 @@ def routes(votes: Votes) -> list[Route]:
             return JSONResponse({"error": str(error)}, error.status, headers=FRESH)
 
     async def ballot(request: Request) -> HTMLResponse:
-        page = assets.document("ballot", "Lookahead: a vote", head=NO_ICON, allowed="connect-src 'self'; ")
+        page = assets.document("ballot", "Lookahead: a vote", head=NO_ICON, allowed="connect-src 'self'; img-src data:; ")
         return HTMLResponse(page, headers=FRESH)
 
     return [Route("/votes/{action}", act, methods=["POST"]), _WithClass("/", ballot)]

@@ -26,7 +26,7 @@ MISTAKES = [
 ]  # fmt: skip
 # Body of `rejection`: a part of what is shown; "" if it passes.
 RULES = [
-    ("return draw(p);", "44% of the drafted tokens"),
+    ("return draw(p);", "60% of the drafted tokens"),
     ("return token;", "accepts every drafted token"),
     ("return u < p[token] / q[token] ? token : draw(p);", "draws from p"),
     ("return u < p[token] / q[token] ? token : draw(q);", "draws from q"),
@@ -115,11 +115,11 @@ def test_the_code_reaches_neither_the_page_nor_the_network(page):
         "null", "undefined", "undefined", "undefined", "NetworkError", "NetworkError",
     ]  # fmt: skip
     assert {failure for url, failure in failures if "secret" in url} == {"csp"}, "the policy stops each request"
-    forged = "postMessage({values: [{value: {toString: 1}}]}); return 1;"
-    report = page.evaluate("task => modules.sandbox.run(task)", {**names, "body": forged})
-    assert report == {"error": '"the code sent an unknown message"'}
-    report = page.evaluate("task => modules.sandbox.run(task, 200)", {**names, "body": "for (;;) postMessage(1);"})
-    assert "error" in report or "late" in report
+    for body, words in (
+        ("globalThis.String = () => ({slice: () => 1}); return 1;", "the code sent an unknown message"),
+        ("globalThis.String = null; return 1;", "the sandbox stopped"),
+    ):
+        assert page.evaluate("task => modules.sandbox.run(task)", {**names, "body": body}) == {"error": f'"{words}"'}
     hostile = "return '<img src=x onerror=window.hit=1>';"
     task = mounted(page)[0]
     assert "<img src=x" in tried(task, hostile)

@@ -50,7 +50,8 @@ def _best_k() -> Question:
     best = speedups.index(max(speedups))
     others = ", ".join(f"k = {k}: {ratio(s)}" for k, s in zip(LENGTHS, speedups, strict=True) if k)
     return Question(
-        f"α = {ALPHA}, a drafted token costs c = {DRAFT_COST} passes, and a further row {ROW_COST}. Which draft length k is fastest?",
+        f"A drafted token is accepted with probability {ALPHA}. It costs {DRAFT_COST} passes, and a further row costs {ROW_COST}. "
+        "Which draft length k is fastest?",
         tuple(f"k = {k}" if k else "k = 0: do not draft" for k in LENGTHS),
         best,
         f"k = {LENGTHS[best]} writes {decimal(tokens[best])} tokens for {decimal(costs[best])} passes. Speedups: {others}.",

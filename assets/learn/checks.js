@@ -183,7 +183,7 @@ function throwsOfDice() {
 }
 
 const overlapOf = ({p, q}) => p.reduce((sum, x, i) => sum + Math.min(x, q[i]), 0);
-/* Shares of common mistakes, by what they compute from p and q. */
+/* The distributions of common mistakes, computed from p and q. */
 const WRONG_SHARES = [
   [({q}) => q, "Your code accepts every drafted token."],
   [
@@ -267,10 +267,10 @@ export const TASKS = [
     title: "1. Greedy verification",
     names: ["draft", "predictions", "end"],
     about: [
-      "draft: the k drafted words.",
-      "predictions: k + 1 words of the target. predictions[i] is at the position of draft[i].",
-      "end: the word that ends the text.",
-      "Return the list of words that this pass writes.",
+      ["draft", "the k drafted words"],
+      ["predictions", "k + 1 words of the target; predictions[i] is at the position of draft[i]"],
+      ["end", "the word that ends the text"],
+      ["return", "the list of words that this pass writes"],
     ],
     starter: `const written = [];
 for (let i = 0; i < draft.length; i++) {
@@ -295,11 +295,11 @@ return written;`,
     title: "2. The rejection rule",
     names: ["p", "q", "token", "u"],
     about: [
-      "p, q: the probabilities of all tokens, as lists.",
-      "token: the index of the drafted token, drawn from q.",
-      "u: a random number between 0 and 1.",
-      "draw(weights): returns an index, drawn in proportion to the weights.",
-      "Return the index of the token that is written.",
+      ["p, q", "the probabilities of all tokens, as lists"],
+      ["token", "the index of the drafted token, drawn from q"],
+      ["u", "a random number between 0 and 1"],
+      ["draw(weights)", "returns an index, drawn in proportion to the weights"],
+      ["return", "the index of the token that is written"],
     ],
     starter: `if (u < p[token] / q[token]) return token;
 return draw(p);`,

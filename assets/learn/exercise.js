@@ -1,9 +1,8 @@
-/* exercise.js: the reader writes two functions, and the tests of lesson 9 grade them. The code is JavaScript, because every
-   browser runs it at once: Python in a browser would be a download of several megabytes, and a server must not run the code
-   of visitors. `sandbox.js` keeps it away from the page. */
+/* exercise.js: the reader writes two functions, and the tests of lesson 9 grade them. The code is JavaScript, because
+   every browser runs it at once. Python in a browser is a download of several megabytes, and a server must not run the
+   code of visitors. `sandbox.js` keeps the code away from the page. */
 
 import {HIDDEN, make, setText} from "../page/dom.js";
-import {count} from "../page/numbers.js";
 import * as stored from "../timeline/stored.js";
 import {casesOf, grade, TASKS} from "./checks.js";
 import {run} from "./sandbox.js";
@@ -19,7 +18,7 @@ const line = ([name, value]) => [make("dt", name), make("dd", value)];
 /** One test with its outcome, and the first failing case. */
 function outcome({name, failed}) {
   const sign = make("span.la-g-sign", HIDDEN, failed ? "✕" : "✓");
-  const title = make("p", sign, make("b", failed ? "fails: " : "passes: "), name);
+  const title = text("la-x-name", sign, make("span", make("b", failed ? "fails: " : "passes: "), name));
   if (!failed) return make("li.la-x-passes", title);
   const details = [make("dl.la-x-case", ...failed.lines.flatMap(line))];
   if (failed.hint) details.push(text("la-x-hint", failed.hint));
@@ -42,7 +41,7 @@ class Editor {
     const field = newId();
     const attributes = {
       id: field,
-      rows: "8",
+      rows: String(starter.split("\n").length + 3),
       spellcheck: "false",
       autocapitalize: "off",
       autocomplete: "off",
@@ -57,7 +56,7 @@ class Editor {
     this.#summary.setAttribute("role", "status");
     this.#reveal.hidden = true;
     const label = make("label.la-x-label", {for: field}, `function ${id}(${names.join(", ")}) {`);
-    const facts = make("ul.la-x-about", {role: "list"}, ...about.map(fact => make("li", fact)));
+    const facts = make("dl.la-x-about", ...about.flatMap(line));
     const again = button("Start again", () => this.#restore());
     const buttons = part("la-g-buttons", this.#run, again, this.#reveal);
     const code = part("la-x-code", label, this.#area, make("span.la-x-label", HIDDEN, "}"));
@@ -79,7 +78,7 @@ class Editor {
     const tests = values ? grade(this.#task, values) : [];
     const passed = tests.filter(({failed}) => !failed).length;
     const isDone = tests.length > 0 && passed === tests.length;
-    const summary = `${passed} of ${count(tests.length, "test")} ${passed === 1 ? "passes" : "pass"}.`;
+    const summary = `Tests passed: ${passed} of ${tests.length}.`;
     setText(this.#summary, late ? LATE : error ? unread(JSON.parse(error)) : summary);
     this.#outcomes.replaceChildren(...tests.map(outcome));
     this.#failures += Number(!isDone);

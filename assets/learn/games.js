@@ -83,8 +83,8 @@ const figure = (data, hooks) => [...FIGURES[data.figure].figure(), ...classVote(
 
 const KINDS = {figure, guess, cost, quiz, code, exercise};
 
-/** `hooks.solved()` is called once, when the right answer of a quiz is chosen. `hooks.ask(id, place)` opens a vote of the
-    class. A second call starts again. */
+/** `hooks.solved()` is called once, when the right answer of a quiz is chosen. `hooks.ask(id, place)` opens a vote of
+    the class. A second call starts again. */
 export function mount(element, data, hooks = {}) {
   element.className = `la-game la-game-${data.kind}`;
   element.replaceChildren(...KINDS[data.kind](data, hooks), ...(data.say ? [text("la-g-say", data.say)] : []));

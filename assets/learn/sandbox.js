@@ -1,8 +1,8 @@
 /* sandbox.js: runs a reader's function in the browser, without access to the page, the server or the network.
 
    The function runs in a worker inside a sandboxed frame. The frame has no origin, so it reads neither the page nor
-   its storage. Its policy forbids requests, and a worker has no document, so it cannot navigate either. The frame ends a
-   worker that computes for too long. The worker returns each value as JSON. */
+   its storage. Its policy forbids requests, and a worker has no document, so it cannot navigate either. The frame ends
+   a worker that computes for too long. The worker returns each value as JSON. */
 
 import {make} from "../page/dom.js";
 
@@ -69,7 +69,7 @@ function frameDocument() {
 
 const isText = text => typeof text === "string" && text.length <= MAX_CHARS;
 
-/** Return a report of the sandbox if it has the right form, because the reader's code may change the worker's functions. */
+/** Return a report if it has the right form, because the reader's code may change the worker's functions. */
 function checked(report, task) {
   if (report?.late === true) return {late: true};
   if (isText(report?.error)) return {error: report.error};
@@ -79,8 +79,9 @@ function checked(report, task) {
   return isComplete && values.every(isValid) ? {values} : {error: '"the code sent an unknown message"'};
 }
 
-/** Run a function with the parameters `names` and this body on all cases, {values, random}. Returns a promise of one of
-    {values: [{value} or {error}]}, {error} for code that cannot be read, and {late: true}. Values and errors are JSON. */
+/** Run a function with the parameters `names` and this body on all cases, {values, random}. Returns a promise of
+    {values: [{value} or {error}]}, of {error} if the code cannot be read, or of {late: true}. Values and errors are
+    JSON. */
 export function run(task, limit = LIMIT_MS) {
   const frame = make("iframe", {sandbox: "allow-scripts", title: "sandbox", srcdoc: frameDocument()});
   frame.hidden = true;

@@ -50,6 +50,7 @@ class Vote {
       const report = await begin(question);
       this.#place.replaceChildren(...invitation());
       this.#draw(report);
+      this.node.scrollIntoView({block: "nearest"});
       setTimeout(() => this.#poll(), POLL_MS);
     } catch (error) {
       this.#end(error.status ? error.message : "The server does not answer. Open the vote again.");
@@ -67,7 +68,7 @@ class Vote {
     }
   }
 
-  /** Ask for the counts until the vote ends. Each request also keeps the vote open. */
+  /** Read the counts until the vote ends. Each request also keeps the vote open. */
   async #poll() {
     if (this.#ended) return;
     if (!this.node.isConnected) {
@@ -92,6 +93,8 @@ class Vote {
     if (!report.shown) return;
     this.#why.replaceChildren(make("b", `The right answer: ${report.options[report.right]}.`), ` ${report.why}`);
     this.#show.disabled = true;
+    this.#place.replaceChildren(); // makes room for the answer
+    this.node.scrollIntoView({block: "nearest"});
   }
 
   #end(reason) {

@@ -19,7 +19,7 @@ export function classVote({vote}, {ask}, idOf = () => vote) {
   const place = part("la-g-vote");
   return [
     part(
-      "la-g-buttons",
+      "la-g-class",
       button("Ask the class", () => ask(idOf(), place)),
     ),
     place,

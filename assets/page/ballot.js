@@ -1,5 +1,5 @@
-/* ballot.js: the entry of the page with which a student answers a vote of the class: `?class=CODE`. It shows the current
-   question of that code, and the right answer after the teacher has shown it. */
+/* ballot.js: the entry of the page with which a student answers a vote of the class: `?class=CODE`. It shows the
+   current question of that code, and the right answer after the teacher has shown it. */
 
 import {histogram, newSecret, ROOT, send} from "../learn/vote.js";
 import * as stored from "../timeline/stored.js";
@@ -55,7 +55,7 @@ function result(report) {
 
 function sentence({open, shown, chosen}) {
   if (!open) return `No vote is open with the code ${code}. This page waits for the next one.`;
-  if (shown) return "The teacher has shown the answer.";
+  if (shown) return "The next question appears here.";
   return chosen === null ? "" : "Sent. You can change it until the teacher shows the answer.";
 }
 

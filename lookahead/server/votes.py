@@ -184,7 +184,9 @@ def routes(votes: Votes) -> list[Route]:
             return JSONResponse({"error": str(error)}, error.status, headers=FRESH)
 
     async def ballot(request: Request) -> HTMLResponse:
-        page = assets.document("ballot", "Lookahead: a vote", head=NO_ICON, allowed="connect-src 'self'; img-src data:; ")
+        page = assets.document(
+            "ballot", "Lookahead: a vote", head=NO_ICON, allowed="connect-src 'self'; img-src data:; "
+        )
         return HTMLResponse(page, headers=FRESH)
 
     return [Route("/votes/{action}", act, methods=["POST"]), _WithClass("/", ballot)]

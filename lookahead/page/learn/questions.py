@@ -24,7 +24,7 @@ def questions(models: Models) -> dict[str, Question]:
 
 
 def vote(widget: Widget) -> str:
-    """Return the id of a widget's question, for a guess the part before the case's number; "" if it has none."""
+    """Return the id of a widget's question, or "" if it has none. The id of a guess lacks the number of the case."""
     match widget:
         case Cost(predict=9):
             return "nine-rows"
@@ -34,7 +34,7 @@ def vote(widget: Widget) -> str:
 
 
 def nine_rows(passes: float) -> Question:
-    """Return the question of lesson 1 on a machine where a pass of `ROWS` rows costs that number of one-row passes."""
+    """Return the question of lesson 1 on a machine with this cost of a pass of `ROWS` rows, in one-row passes."""
     return Question(
         f"How many one-row passes does a pass of {ROWS} rows cost on this machine?",
         ("little more than 1 (less than 2)", "about 3 (from 2 to 5)", "about 9 (more than 5)"),

@@ -1,51 +1,35 @@
-/* learn.js: the Learn tab: it keeps the open lesson and the address (`?lesson=03-rejection`) the same, follows links
-   between lessons, marks solved lessons and prints a section. */
+/* learn.js: the Learn tab: it opens lessons, follows links between them, marks solved lessons and prints a section. */
 
+import * as address from "../page/address.js";
 import * as stored from "../timeline/stored.js";
 
 const STORE = "lookahead-solved";
 const button = name => document.getElementById(`la-lesson-${name}`);
-const nameIn = address => new URL(address, location.href).searchParams.get("lesson");
+let isFollowed = false; // a link has opened the lesson that is shown next
 
-let isOpen = false; // whether this tab is selected
-
-/** Called when a lesson is opened: update the address, so that Back, reload and a copied address work. */
+/** Called when a lesson is opened. */
 export function opened(name) {
-  if (nameIn(location.href) !== name) history.pushState(null, "", `?lesson=${name}`);
+  address.show(`?lesson=${name}`);
   return name;
 }
 
-/** Called when the tab is selected. Returns the lesson that was open, else the address's, else the first. */
+/** Called when the tab is selected. Returns the lesson in the address, else the one that was open, else the first. */
 export function begun(first) {
-  isOpen = true;
   const open = document.querySelector("#la-open textarea, #la-open input");
-  return opened(open?.value || nameIn(location.href) || first);
+  const name = address.lessonOf(location.href) || open?.value || first;
+  return address.isFollowed("learn") ? name : opened(name);
 }
-
-/** Called when another tab is selected. Before the first `begun` the page itself selects a tab; a link to a lesson in
-    the address must then stay. */
-export function left() {
-  if (isOpen && nameIn(location.href)) history.replaceState(null, "", location.pathname);
-  isOpen = false;
-}
-
-function openLesson(name) {
-  button(name)?.click();
-  return Boolean(button(name));
-}
-
-addEventListener("popstate", () => {
-  const name = nameIn(location.href);
-  if (name) openLesson(name);
-});
 
 /** Open linked lessons in this tab. Other links are plain links. */
 function followLinks(element) {
   element.addEventListener("click", event => {
     const link = event.target.closest("a[href]");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
-    const name = nameIn(link.href);
-    if (name && openLesson(name)) event.preventDefault();
+    const target = button(address.lessonOf(link.href));
+    if (!target) return;
+    isFollowed = true;
+    target.click();
+    event.preventDefault();
   });
 }
 
@@ -63,7 +47,8 @@ function updateMarks(current) {
   }
 }
 
-/** Called when a lesson is on the page: mark it in the list, and scroll to its top. */
+/** Called when a lesson is on the page: mark it in the list, and scroll to its top. After a link, its title gets the
+    focus. */
 export function shown(element, name) {
   updateMarks(name);
   if (!element.laLinks) followLinks(element);
@@ -72,6 +57,8 @@ export function shown(element, name) {
   const strip = entry?.parentElement;
   if (strip?.scrollWidth > strip?.clientWidth) strip.scrollLeft = entry.offsetLeft - strip.offsetLeft - 16;
   if (window.scrollY > 0) window.scrollTo({top: 0});
+  if (isFollowed) element.querySelector(".la-lessontitle").focus({preventScroll: true});
+  isFollowed = false;
 }
 
 /** Store that the lesson's question was answered. */

@@ -49,10 +49,11 @@ def build(server: ServerState, log_settings: LogSettings) -> gr.Blocks:
                 models_tab.tab(server, choosing)
         shown = class_chip.click(_class, None, [tabs, sections], queue=False, show_progress_on=class_chip, **QUIET)
         shown.then(None, js="() => lookaheadPage.classroom.press()", **QUIET)
-        for other in (racing, measuring, choosing):
-            other.select(None, js="() => lookaheadPage.learn.left()", queue=False, api_visibility="private")
+        for tab, name in ((racing, "race"), (measuring, lab.NAME), (choosing, models_tab.NAME)):
+            tab.select(None, js=f"() => lookaheadPage.address.selected('{name}')", queue=False, **QUIET)
         # At every message of any run, Gradio copies the components that show progress, with their children: never the tabs.
-        page.load(_arrive, None, [tabs, lesson], queue=False, show_progress_on=lesson, **QUIET)
+        arrival = page.load(_arrive, None, [tabs, lesson], queue=False, show_progress_on=lesson, **QUIET)
+        arrival.then(None, js="() => lookaheadPage.address.ready()", **QUIET)
 
         def machine(request: gr.Request, spec: str, shown: str) -> Any:
             current = _header(server.families.shown(spec).models, spec)
@@ -79,7 +80,7 @@ def _class() -> list[gr.Tabs]:
 
 def _arrive(request: gr.Request) -> Any:
     lesson, tab = request.query_params.get("lesson"), request.query_params.get("tab")
-    opened = learn.NAME if lesson is not None else models_tab.NAME if tab == models_tab.NAME else None
+    opened = learn.NAME if lesson is not None else tab if tab in (lab.NAME, models_tab.NAME) else None
     return [gr.Tabs(selected=opened) if opened else gr.skip(), gr.skip() if lesson is None else lesson]
 
 
@@ -149,9 +150,8 @@ def mount_options(waiting: int = 64) -> dict[str, Any]:
     return {
         "theme": gr.themes.Default(primary_hue="blue", neutral_hue="stone", font=fonts, font_mono=mono),
         "css": assets.style("page/app.css"),
-        # Our style sheet does not reach Gradio's footer: no dot after the last link, and no footer in print.
         "head": f"<script>{assets.script('page/app.js')}lookaheadPage.present.follow({json.dumps(plan())});</script>"
-        "<style>footer .divider { display: none } @media print { footer { display: none } }</style>",
+        f"<style>{assets.style('page/frame.css')}</style>",
         "footer_links": ["api"],
         "run_history": False,
         "mcp_server": True,  # assistants may call the endpoints of `api.py`

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from conftest import ROOT
+from playwright.sync_api import expect
 from test_page import SHORT, race
 from test_page_access import serious
 
@@ -171,6 +172,31 @@ def test_a_lesson_has_an_address_and_keeps_the_race(visit):
     page.wait_for_url("**/?lesson=03-rejection")  # the address changes a moment after the lesson
     page.reload()
     arrived(page, "03-rejection")
+
+
+def test_back_and_forward_select_the_tab_of_the_address(visit):
+    page = visit(SHORT)
+    selected = page.locator("#la-tabs > .tab-wrapper").get_by_role("tab", selected=True)
+    for name in ("Lab", "Learn", "Models", "Race"):
+        page.get_by_role("tab", name=name, exact=True).click()
+        page.wait_for_url(
+            {"Lab": "**tab=lab", "Learn": f"**/?lesson={FIRST}", "Models": "**tab=models", "Race": f"**/{SHORT}"}[name]
+        )
+    for name in ("Models", "Learn", "Lab", "Race"):
+        page.go_back()
+        expect(selected).to_have_text(name)
+    page.go_forward()
+    page.go_forward()
+    arrived(page, FIRST)
+    page.get_by_role("link", name=re.compile("^Next: ")).click()
+    arrived(page, "02-draft-and-verify")
+    assert page.evaluate("document.activeElement.className") == "la-lessontitle"
+    page.go_back()
+    arrived(page, FIRST)
+    page.go_back()
+    expect(selected).to_have_text("Lab")
+    page.reload()
+    expect(selected).to_have_text("Lab")
 
 
 def test_an_unknown_lesson_is_named(visit):

@@ -54,7 +54,7 @@ def tab(server: ServerState, learn: gr.Tab) -> gr.Textbox:
 
 def _lesson(lesson: Lesson, all_: list[Lesson], server: ServerState) -> None:
     summary = f"About {max(1, round(lesson.words / WORDS_PER_MINUTE))} minutes to read. {lesson.learn}"
-    title = f'<h2 class="la-lessontitle">{html.escape(lesson.title)}</h2>'
+    title = f'<h2 class="la-lessontitle" tabindex="-1">{html.escape(lesson.title)}</h2>'
     heading = f'{title}<p class="la-learns">{html.escape(summary)}</p>'
     styles = f"<style>{assets.style('learn/widgets.css')}</style>"
     # Marks the lesson in the list.

@@ -1,7 +1,7 @@
 """A class that votes while others race: `python voters.py PORT [VOTERS]`, by default 60, and 30 that race.
 
-Each voter polls every second, answers after some seconds, and polls until the answer is shown, which is after the last race. Prints
-a JSON object: how many votes and races were complete, and the seconds that requests of voters, and races, took.
+Each voter polls every second and answers after some seconds. The right answer is shown after the last race. Prints a JSON object:
+the numbers of complete votes and races, and the seconds that requests and races took.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Votes of a class: students answer a lesson's question on their phones, and the teacher shows the right answer.
 
-A vote is stored in memory only, without names, and nothing is logged. It ends with the teacher's tab: the tab sends `close`
-when it closes. If it sends no request for `SILENCE_S`, the vote is deleted. All requests are answered in the web server's
-thread, without the queue, so they need no lock and no wait while races compute.
+A vote is stored in memory only, without names, and nothing is logged. The teacher's tab sends `close` when it closes. If the
+tab sends no request for `SILENCE_S`, the vote is deleted. The web server's thread answers all requests, so they need no lock.
+They do not wait in the queue of races.
 """
 
 import hashlib

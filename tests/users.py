@@ -1,6 +1,7 @@
 """A classroom: `python users.py PORT FIRST LAST` races as users FIRST to LAST - 1 at once, each with a prompt and a seed.
 
-Prints a JSON object with each user's trace and first queue status: its time (seconds since 1970) and the number of runs ahead.
+Prints a JSON object with each user's trace, the seconds until it was complete, and the first queue status: its time (seconds
+since 1970) and the number of runs ahead.
 It is a separate process, so that all connections are closed when it ends.
 """
 
@@ -85,13 +86,14 @@ class Caller:
 
 def _race(port: int, user: int, barrier: threading.Barrier, results: dict) -> None:
     barrier.wait()
+    start = time.monotonic()
     caller, queue_status = Caller(port, patience_s=300, **race_request(user)), None
     while (now := caller.next())[0] in ("generating", "heartbeat"):
         if queue_status is None and now[1] and "status" in now[1][0]:
             ahead = re.search(r"(one|\d+) runs? (is|are) before", now[1][0]["status"])
             queue_status = (time.time(), int(ahead[1].replace("one", "1")) if ahead else 0)
     assert now[0] == "complete", now
-    results[user] = {"trace": now[1][0], "queue_status": queue_status}
+    results[user] = {"trace": now[1][0], "queue_status": queue_status, "seconds": time.monotonic() - start}
 
 
 def main() -> None:

@@ -4,7 +4,7 @@
 import {drawn} from "../inspector/parts.js";
 import {make, setText} from "../page/dom.js";
 import {count, digits, duration, exact, percent, tenths} from "../page/numbers.js";
-import {button, newId, part, text} from "./widget.js";
+import {button, classVote, newId, part, text} from "./widget.js";
 
 const MAX_TERMS = 5; // of a sum, written out
 
@@ -65,12 +65,12 @@ function arithmetic({alpha, k, c, v, tokens, cost, speedup, plain}) {
   return part("la-g-arithmetic", assumptions, make("dl", ...entries));
 }
 
-export function cost(data) {
+export function cost(data, hooks) {
   const {rows, predict, sum} = data;
   if (!rows.length) return [make("p", "Nothing has been measured on this machine yet.")];
   const shown = guess => [figure(data, guess), ...(sum ? [arithmetic(sum)] : [])];
   const predicted = rows.find(row => row.rows === predict && predict > 1);
-  return predicted ? [question(predicted, shown)] : shown(null);
+  return predicted ? [question(predicted, shown), ...classVote(data, hooks)] : shown(null);
 }
 
 /** The question before the figure; `shown(guess)` replaces it. */

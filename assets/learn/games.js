@@ -1,8 +1,9 @@
 /* games.js: the widgets of a lesson that need no server. `mount` fills an element with the widget that `data.kind`
-   names: guess, quiz, cost, code or figure. Texts of lessons are untrusted: they become text nodes. */
+   names: guess, quiz, cost, code, figure or exercise. Texts of lessons are untrusted: they become text nodes. */
 
 import {HIDDEN, make, setText} from "../page/dom.js";
 import {cost} from "./cost.js";
+import {exercise} from "./exercise.js";
 import * as costs from "./figures/costs.js";
 import * as matching from "./figures/matching.js";
 import * as overlap from "./figures/overlap.js";
@@ -11,7 +12,7 @@ import * as shelf from "./figures/shelf.js";
 import * as weights from "./figures/weights.js";
 import * as jacobi from "./figures/window.js";
 import {guess} from "./guess.js";
-import {button, live, part, text} from "./widget.js";
+import {button, classVote, live, part, text} from "./widget.js";
 
 function quiz({question, answers}, hooks) {
   const list = answers.map(answer => {
@@ -78,11 +79,12 @@ const FIGURES = {
   window: jacobi,
   costs,
 };
-const figure = data => FIGURES[data.figure].figure();
+const figure = (data, hooks) => [...FIGURES[data.figure].figure(), ...classVote(data, hooks)];
 
-const KINDS = {figure, guess, cost, quiz, code};
+const KINDS = {figure, guess, cost, quiz, code, exercise};
 
-/** `hooks.solved()` is called once, when the right answer of a quiz is chosen. A second call starts again. */
+/** `hooks.solved()` is called once, when the right answer of a quiz is chosen. `hooks.ask(id, place)` opens a vote of
+    the class. A second call starts again. */
 export function mount(element, data, hooks = {}) {
   element.className = `la-game la-game-${data.kind}`;
   element.replaceChildren(...KINDS[data.kind](data, hooks), ...(data.say ? [text("la-g-say", data.say)] : []));

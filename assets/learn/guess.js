@@ -4,7 +4,7 @@
 import {drawn} from "../inspector/parts.js";
 import {make, setText, signs} from "../page/dom.js";
 import {exact, percent} from "../page/numbers.js";
-import {button, live, newId, part, text} from "./widget.js";
+import {button, classVote, live, newId, part, text} from "./widget.js";
 
 const ACCEPTED = "it is accepted";
 const REJECTED = "it is rejected";
@@ -63,9 +63,10 @@ class Guess {
   #card = part("la-g-card");
   #after = live("la-g-after");
 
-  constructor({cases}) {
-    this.#cases = cases;
-    this.nodes = [part("la-g-head", this.#count, this.#score), this.#card, this.#after];
+  constructor(data, hooks) {
+    this.#cases = data.cases;
+    const vote = classVote(data, hooks, () => `${data.vote}-${this.#at + 1}`);
+    this.nodes = [part("la-g-head", this.#count, this.#score), this.#card, this.#after, ...vote];
     this.#ask();
   }
 
@@ -132,4 +133,4 @@ class Guess {
   }
 }
 
-export const guess = data => new Guess(data).nodes;
+export const guess = (data, hooks) => new Guess(data, hooks).nodes;

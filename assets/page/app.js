@@ -3,6 +3,7 @@
 
 import * as classroom from "../lab/class.js";
 import * as learn from "../learn/learn.js";
+import * as votes from "../learn/votes.js";
 import * as address from "./address.js";
 import * as buttons from "./buttons.js";
 import * as chips from "./chips.js";
@@ -13,4 +14,4 @@ import * as present from "./present.js";
 
 const drawn = {}; // by section of the Lab: the models for which it was drawn
 
-window.lookaheadPage = {address, buttons, chips, classroom, component, drawn, files, learn, models, present};
+window.lookaheadPage = {address, buttons, chips, classroom, component, drawn, files, learn, models, present, votes};

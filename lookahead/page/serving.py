@@ -14,12 +14,13 @@ import gradio as gr
 
 from ..core import memory, processor
 from ..core.version import VERSION
-from ..server import health, logging, zero
+from ..server import health, logging, votes, zero
 from ..server.limits import LogSettings
 from ..server.queue import queue
 from ..server.state import ServerState
 from ..server.web import SIGNALS, WebServer
 from . import api, gradio_internals
+from .learn.questions import questions
 from .page import build, mount_options
 
 END_S = 2.0
@@ -36,7 +37,8 @@ def serve(server: ServerState, log_settings: LogSettings, web: WebServer, *, sha
         queue.open(server.limits)
         gradio_internals.mount(page, web, personal=api.PERSONAL, **mount_options(server.limits.max_waiting))
         zero.report()
-        web.serve_routes(health.routes(server, log_settings))
+        class_votes = votes.Votes(lambda: questions(server.families.default.models))
+        web.serve_routes([*health.routes(server, log_settings), *votes.routes(class_votes)])
         _announce(page, web, share)
         memory.release()
         logging.serving()

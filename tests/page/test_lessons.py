@@ -69,7 +69,12 @@ def test_a_lesson_is_short_interactive_and_ends_with_a_question(lesson):
     assert lesson.learn.endswith(".")
     alive = widgets(kinds.Widget, lesson)
     assert isinstance(lesson.parts[-1], kinds.Quiz)
-    assert 2 <= len(alive) - 1 <= 5 or {type(w) for w in alive[:-1]} == {kinds.Bug, kinds.Dice, kinds.Figure}
+    assert 2 <= len(alive) - 1 <= 5 or {type(w) for w in alive[:-1]} == {
+        kinds.Bug,
+        kinds.Dice,
+        kinds.Figure,
+        kinds.Exercise,
+    }
 
 
 @pytest.mark.parametrize("name", IDS)

@@ -14,7 +14,7 @@ from lookahead.measure import recordings
 from lookahead.measure.bugs import BUGS
 from lookahead.page.learn.lanes import pass_number
 from lookahead.page.learn.lessons import TEACHER, lessons, read
-from lookahead.page.learn.widgets import Bug, Code, Cost, Dice, Guess, Quiz, Race, Recording, WhatIf
+from lookahead.page.learn.widgets import Bug, Code, Cost, Dice, Exercise, Guess, Quiz, Race, Recording, WhatIf
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 ALL = {lesson.name: lesson for lesson in (*lessons(), read(TEACHER))}
@@ -96,6 +96,11 @@ def use(box, widget):
         box.get_by_text(f"{widget.method}, k = 7").wait_for()
     elif isinstance(widget, Code):
         assert widget.text.split("\n")[0].strip() in box.inner_text()
+    elif isinstance(widget, Exercise):
+        for run in box.get_by_role("button", name="Run the tests").all():
+            run.click()
+        box.get_by_text("Tests passed: 0 of 3.").wait_for()
+        box.get_by_text("Tests passed: 0 of 1.").wait_for()
     elif isinstance(widget, Quiz):
         for answer in sorted(widget.answers, key=lambda answer: answer.right):
             # By keyboard: a race that plays above may move the buttons under a pointer.

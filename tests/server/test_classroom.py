@@ -1,4 +1,4 @@
-"""A class on one server: 30 users at once, 200 users in a row, and users who leave before the end."""
+"""A class on one server: 30 users at once, 60 who vote, 200 users in a row, and users who leave before the end."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from itertools import combinations
 
 import pytest
 import users
+import voters
 from conftest import ROOT, emitted, started
 from users import Caller
 
@@ -22,6 +23,7 @@ import lookahead
 pytestmark = [pytest.mark.models, pytest.mark.timed]
 CLASS = 30
 WARM = CLASS  # other users, before memory is measured
+VOTERS = 60
 ROW = 200
 FLAT = 0.05  # growth of memory after the first users
 SLACK = 0.05  # seconds by which two clocks, or a log entry and its event, may differ
@@ -54,8 +56,19 @@ def ids(trace, lane):
     return [token for step in trace["lanes"][lane]["steps"] for token in step["emitted"]]
 
 
-def test_thirty_users_at_once_get_their_results_in_order(server, models):
-    lesson(server, CLASS, CLASS + WARM)
+@pytest.fixture(scope="module")
+def voted(server):
+    """The result of a class of 60 that votes while other users race."""
+    return voters.load(server.port, VOTERS, range(CLASS, CLASS + WARM))
+
+
+def test_sixty_vote_while_thirty_race_and_none_is_lost(voted, server):
+    assert (voted["votes"], voted["counted"], voted["races"]) == (VOTERS, VOTERS, WARM)
+    assert voted["request_median_s"] < voted["race_median_s"] / 10, "votes do not wait in the queue"
+    assert "vote" not in server.output(), "the log has no votes"
+
+
+def test_thirty_users_at_once_get_their_results_in_order(voted, server, models):
     memory = server.memory()
     results = lesson(server, 0, CLASS)
     assert len(results) == CLASS

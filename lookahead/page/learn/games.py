@@ -1,4 +1,4 @@
-"""Small widgets that `assets/learn/games.js` draws: a guess, a question, this machine's costs, a listing, a figure."""
+"""Small widgets that `assets/learn/games.js` draws: a guess, a question, this machine's costs, a listing, a figure, an exercise."""
 
 import json
 import secrets
@@ -15,14 +15,16 @@ from ...server.state import ServerState
 from ...trace import assets
 from ..parts import QUIET, markup
 from ..running import follow_job
-from .widgets import BY_ID, Case, Code, Cost, Figure, Guess, Quiz, Widget
+from .questions import vote
+from .widgets import BY_ID, Case, Code, Cost, Exercise, Figure, Guess, Quiz, Widget
 
 # The script comes with each widget, because a page that shows only races needs none.
 MOUNT = """%s
-const show = () => lookaheadPage.games.mount(element.querySelector('div'), JSON.parse(props.value), {solved: () => lookaheadPage.learn.solved(%s)});
+const show = () => lookaheadPage.games.mount(element.querySelector('div'), JSON.parse(props.value), {
+  solved: () => lookaheadPage.learn.solved(%s), ask: lookaheadPage.votes.openVote});
 show();
 watch('value', show);"""
-GAMES = (Guess, Quiz, Code, Cost, Figure)  # their scripts display `say`
+GAMES = (Guess, Quiz, Code, Cost, Figure, Exercise)  # their scripts display `say`
 UNCERTAIN = (0.05, 0.95)  # chances of acceptance between which the outcome is uncertain
 DIGITS, TEMPERATURE = 3, 0.8
 CAPTION = f"Drafted and tested just now, in the continuation of a story: temperature {TEMPERATURE}, rejection rule. Press again for others."
@@ -31,7 +33,7 @@ CAPTION = f"Drafted and tested just now, in the continuation of a story: tempera
 def add(widget: Widget, server: ServerState, lesson: str) -> None:
     """Add the widget to the lesson of that name."""
     shown = markup(
-        _json(widget, server.families.default.models),
+        _json(widget, server.families.default.models, vote(widget)),
         html_template="<div></div>",
         js_on_load=MOUNT % (assets.script("learn/widgets.js"), json.dumps(lesson)),
         elem_classes="la-widget",
@@ -41,7 +43,7 @@ def add(widget: Widget, server: ServerState, lesson: str) -> None:
         sample.click(partial(_sample, server), None, shown, concurrency_limit=None, **QUIET)
 
 
-def _json(widget: Widget, models: Models) -> str:
+def _json(widget: Widget, models: Models, question: str = "") -> str:
     match widget:
         case Code():
             changed = {"marked": widget.marked, "source": widget.source.partition("#")[0]}
@@ -52,7 +54,7 @@ def _json(widget: Widget, models: Models) -> str:
             data = {"rows": rows, "predict": widget.predict, "sum": _sum(widget, models)}
         case _:
             data = widget.model_dump()
-    return json.dumps({**data, "kind": widget.kind, "say": widget.say})
+    return json.dumps({**data, "kind": widget.kind, "say": widget.say, "vote": question})
 
 
 def _sample(server: ServerState) -> Iterator[Any]:

@@ -199,6 +199,10 @@ class Figure(Widget):
     figure: Literal["weights", "pencil", "shelf", "overlap", "matching", "window", "costs"]
 
 
+class Exercise(Widget):
+    """Two functions that the reader writes. The tests of `assets/learn/checks.js` grade them in the browser."""
+
+
 class Answer(Fields):
     """An answer of a quiz, with its explanation."""
 

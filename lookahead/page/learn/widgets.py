@@ -86,11 +86,12 @@ class Race(Widget):
 class Recording(Widget):
     """A bundled recording by its scenario, with the playhead `at` a pass of the last lane.
 
-    `partly`: first partly accepted draft; `refused`: first fully rejected draft; `longest`: most accepted tokens.
+    `partly`: first partly accepted draft; `refused`: first fully rejected draft; `longest`: most accepted tokens;
+    `window`: first accepted n-gram that a full window of `lookahead` found.
     """
 
     recording: RecordingId
-    at: Literal["partly", "refused", "longest"]
+    at: Literal["partly", "refused", "longest", "window"]
 
 
 class Case(Fields):

@@ -8,7 +8,7 @@ const counted = (step, status) => step.statuses.filter(other => other === status
 
 /** The last lane of a finished race against naive: {method, k: drafted tokens per pass, alpha: accepted of tested, share:
     accepted of drafted, tokens: per pass, speedup}, and in one-row passes of naive {c: of a drafted token, cost: of a
-    pass}. Null if the race has no such lane, or no drafts that were recorded. */
+    pass}; `live` is false for a recording. Null if the race has no such lane, or no drafts that were recorded. */
 export function measuredOf(log) {
   const lane = log.lanes.at(-1);
   const naive = log.lanes.find(other => other.naive);
@@ -23,6 +23,7 @@ export function measuredOf(log) {
   return {
     ...{method: lane.name, k: drafted / steps.length, alpha: accepted / (accepted + rejections)},
     ...{share: accepted / drafted, tokens, speedup, cost: tokens / speedup},
+    live: log.live,
     c: sum(steps, step => step.propose_s) / drafted / passS,
   };
 }

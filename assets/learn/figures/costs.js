@@ -3,11 +3,11 @@
    v = 1 + k * row. The displayed race of the Race tab is a square. */
 
 import {make, setText, svg} from "../../page/dom.js";
-import {digits, hundredths} from "../../page/numbers.js";
+import {digits, hundredths, percent} from "../../page/numbers.js";
 import {button, part} from "../widget.js";
 import {scrub} from "./handles.js";
 
-const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [560, 292, 60, 16, 12, 60]; // of the chart and its margins
+const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [560, 292, 68, 16, 12, 60]; // of the chart and its margins
 const MAX_K = 16;
 
 /** Tokens and cost of a pass that drafts k tokens. */
@@ -60,7 +60,7 @@ function chart(race) {
   const chosen = svg("circle", {class: "la-f-dot", r: 6});
   const best = svg("circle", {class: "la-f-best", r: 9});
   const own = svg("rect", {class: "la-f-own", width: 12, height: 12});
-  const name = label("your race", {class: "la-f-ownname"});
+  const name = label(race?.live ? "your race" : "recording", {class: "la-f-ownname"});
   const ticks = svg("g", {});
   const attributes = {
     class: "la-f-chart",
@@ -109,6 +109,34 @@ function sentence(values, set) {
   return {node, show};
 }
 
+/** Two bars in one-row passes: the tokens of a pass, each of which costs naive one pass, and the cost of the pass. */
+function bars() {
+  const rows = ["tokens", "cost"].map(name => {
+    const rail = part("la-f-rail.la-f-parts");
+    const value = make("span.la-f-said");
+    return {node: part("la-f-timeline", make("span.la-f-label", name), rail, value), rail, value};
+  });
+  const sum = make("p.la-g-small");
+
+  function draw({alpha, c, row, k}, {tokens, cost}) {
+    const longest = Math.max(tokens, cost);
+    const piece = (share, kind) => {
+      const node = make(`span.la-f-part.la-f-${kind}`);
+      node.style.width = percent(share / longest);
+      return node;
+    };
+    const powers = Array.from({length: k + 1}, (_, i) => piece(alpha ** i, i ? "accepted" : "target"));
+    rows[0].rail.replaceChildren(...powers);
+    rows[1].rail.replaceChildren(piece(1, "verify"), piece(k * row, "rows"), piece(k * c, "drafting"));
+    setText(rows[0].value, digits(tokens));
+    setText(rows[1].value, digits(cost));
+    const parts = `1 pass of one row + ${digits(k * row)} for ${k} further rows + ${digits(k * c)} for drafting`;
+    setText(sum, `Tokens: the target’s own, then α, α², ... for the drafted ones. Cost: ${parts}.`);
+  }
+
+  return {nodes: [...rows.map(({node}) => node), sum], draw};
+}
+
 /** The measured race in words; without a race, how to get one. */
 function measured(race, use) {
   if (!race)
@@ -116,9 +144,10 @@ function measured(race, use) {
       "la-f-text",
       "Run a race in the Race tab, then open this lesson again: the chart shows it as a square.",
     );
-  const {method, k, tokens, cost, speedup, alpha, share} = race;
+  const {method, k, tokens, cost, speedup, alpha, share, live} = race;
+  const name = live ? "Your race" : "The recording in the Race tab";
   const words =
-    `Your race, ${method}: ${digits(k)} drafted tokens per pass. Accepted of tested (α): ${hundredths(alpha)}. ` +
+    `${name}, ${method}: ${digits(k)} drafted tokens per pass. Accepted of tested (α): ${hundredths(alpha)}. ` +
     `Accepted of drafted: ${hundredths(share)}. ${digits(tokens)} tokens for ${digits(cost)} passes: ${digits(speedup)}x.`;
   return part("la-f-text", make("span.la-f-square"), words, " ", button("use its numbers", use));
 }
@@ -127,7 +156,7 @@ export function figure() {
   const values = {alpha: 0.8, c: 0.1, row: 0.03, k: 4};
   const race = window.lookahead?.race?.() ?? null;
   const advice = make("p.la-f-advice");
-  const curve = chart(race);
+  const [curve, lengths] = [chart(race), bars()];
   const box = part("la-f-sentencebox");
   const set = name => value => {
     values[name] = value;
@@ -144,6 +173,7 @@ export function figure() {
     const best = speedups.indexOf(Math.max(...speedups));
     const {tokens} = passOf(values, values.k);
     curve.draw(values, speedups, best);
+    lengths.draw(values, passOf(values, values.k));
     text.show(passOf(values, values.k));
     const share = values.k ? `Accepted of drafted: ${hundredths((tokens - 1) / values.k)}. ` : "";
     const pays = best ? `Best: k = ${best}, ${digits(speedups[best])}x.` : "No length pays here: do not draft.";
@@ -157,5 +187,5 @@ export function figure() {
   };
   build();
   draw();
-  return [box, curve.node, advice, measured(race, use)];
+  return [box, ...lengths.nodes, curve.node, advice, measured(race, use)];
 }

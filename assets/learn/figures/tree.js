@@ -95,18 +95,19 @@ const maskRows = n =>
     attendsTo: [0, ...pathOf(i).map(node => node + 1)],
   }));
 
-/** The result of the walk so far, in words. */
-function resultOf(steps, shown) {
-  if (shown < steps.length) return shown ? "" : "Which path is accepted? Guess, then press next.";
+/** The last of the `shown` steps in words; with the result if it ends the walk. */
+function sentence(steps, shown) {
+  if (!shown) return "Which path is accepted? Guess, then press next.";
+  const last = sentenceOf(steps[shown - 1]);
+  if (shown < steps.length) return last;
   const emitted = steps.map(({word}) => word);
-  return `Written: ${emitted.join(" ")}. ${count(emitted.length, "token")} in one pass.`;
+  return `${last} Written: ${emitted.join(" ")}. ${count(emitted.length, "token")} in one pass.`;
 }
 
 export function figure() {
   const state = {rows: 6, text: 2, step: 0};
   const [tree, mask] = [part("la-f-treebox"), part("la-i")];
-  const [sum, result] = [make("p.la-f-text"), make("p.la-f-advice", {"aria-live": "polite"})];
-  const log = make("ol.la-f-walk", {"aria-live": "polite"});
+  const [sum, result] = [make("p.la-f-text"), make("p.la-f-advice.la-f-walk", {"aria-live": "polite"})];
 
   function draw(changes) {
     const {rows, text, step} = Object.assign(state, changes);
@@ -114,8 +115,7 @@ export function figure() {
     const shown = steps.slice(0, step);
     const kinds = NODES.map((_, i) => shown.some(({node}) => node === i));
     tree.replaceChildren(drawing(rows, kinds));
-    log.replaceChildren(...shown.map(entry => make("li", sentenceOf(entry))));
-    setText(result, resultOf(steps, Math.min(step, steps.length)));
+    setText(result, sentence(steps, shown.length));
     const chances = NODES.slice(0, rows).map((_, i) => hundredths(chance(i)));
     setText(sum, `Expected tokens per pass: 1 + ${chances.join(" + ")} = ${hundredths(expected(rows))}.`);
     if (changes.step === undefined) mask.replaceChildren(new Mask(maskRows(rows), () => {}).node);
@@ -123,7 +123,7 @@ export function figure() {
 
   const ends = {min: 1, max: NODES.length, step: 1, value: state.rows, describe: n => count(n, "row")};
   const size = range("drafted rows", ends, rows => reset({rows}));
-  const limits = {min: 0, max: 4, step: 1, value: 0, describe: n => `${n}`};
+  const limits = {min: 0, max: 4, step: 1, value: 0, describe: n => `step ${n}`};
   const steps = stepper("walk", limits, step => draw({step}));
   const reset = changes => {
     draw(changes);
@@ -131,5 +131,5 @@ export function figure() {
   };
   const texts = choice("the target’s text", TEXTS, state.text, text => reset({text}));
   draw({});
-  return [size, sum, make("p.la-f-text", "The target’s text: ", texts), steps.node, tree, log, result, mask];
+  return [size, sum, make("p.la-f-text", "The target’s text: ", texts), steps.node, tree, result, mask];
 }

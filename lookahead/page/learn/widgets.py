@@ -197,7 +197,9 @@ class Code(Widget):
 class Figure(Widget):
     """An interactive figure, which `assets/learn/figures` draws by its name."""
 
-    figure: Literal["weights", "pencil", "shelf", "overlap", "matching", "window", "costs", "towers", "counters", "tree"]
+    figure: Literal[
+        "weights", "pencil", "shelf", "overlap", "matching", "window", "costs", "towers", "counters", "tree"
+    ]
 
 
 class Answer(Fields):

@@ -6,9 +6,9 @@ import {frameAt} from "./player.js";
 const sum = (list, of) => list.reduce((total, entry) => total + of(entry), 0);
 const counted = (step, status) => step.statuses.filter(other => other === status).length;
 
-/** The last lane of a finished race against naive: {method, k: drafted tokens per pass, alpha: accepted of tested, share:
-    accepted of drafted, tokens: per pass, speedup}, and in one-row passes of naive {c: of a drafted token, cost: of a
-    pass}; `live` is false for a recording. Null if the race has no such lane, or no drafts that were recorded. */
+/** The last lane of a finished race against naive: {method, k: drafted tokens per pass, alpha: accepted of tested,
+    share: accepted of drafted, tokens: per pass, speedup, live: false for a recording}, and in one-row passes of naive
+    {c: cost of a drafted token, cost: of a pass}. Null if the race has no such lane, or no recorded drafts. */
 export function measuredOf(log) {
   const lane = log.lanes.at(-1);
   const naive = log.lanes.find(other => other.naive);

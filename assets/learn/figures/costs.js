@@ -148,7 +148,8 @@ function measured(race, use) {
   const name = live ? "Your race" : "The recording in the Race tab";
   const words =
     `${name}, ${method}: ${digits(k)} drafted tokens per pass. Accepted of tested (α): ${hundredths(alpha)}. ` +
-    `Accepted of drafted: ${hundredths(share)}. ${digits(tokens)} tokens for ${digits(cost)} passes: ${digits(speedup)}x.`;
+    `Accepted of drafted: ${hundredths(share)}. ${digits(tokens)} tokens for ${digits(cost)} passes: ` +
+    `${digits(speedup)}x.`;
   return part("la-f-text", make("span.la-f-square"), words, " ", button("use its numbers", use));
 }
 

@@ -39,8 +39,8 @@ export const ENGINES = [
   },
 ];
 
-/** The α with which a chain of `k` tokens has `accepted` accepted tokens per pass: α + ... + α^k. For a k that is not
-    whole, the last power counts in part. */
+/** The α with which a chain of `k` tokens has `accepted` accepted tokens per pass: α + ... + α^k. If k is not whole,
+    the last power counts in part. */
 export function alphaOf(accepted, k) {
   const sum = alpha => {
     let total = 0;

@@ -71,7 +71,7 @@ function readPaths({taps, heads, layers}) {
   return svg("path", {class: "la-f-reads", d: lines.join("")});
 }
 
-/** The arrow from the drafted token back into the drafter, for a drafter that reads its tokens. */
+/** The arrow from the drafted token back into a drafter that reads its tokens. */
 function loop({isChain, isCorrected, layers}) {
   if (!isChain && !isCorrected) return [];
   const y = layerY(7) - (layers - 1) * STEP - 3;
@@ -126,7 +126,8 @@ export function figure() {
     const values = [
       `${drafter.subject} reads ${drafter.reads}`,
       `${drafter.chain} For drafted token ${k} it reads ${words}.`,
-      `${count(passesFor(drafter, k), "pass")} of the drafter for ${count(k, "token")}. In the Race tab: ${drafter.method}.`,
+      `${count(passesFor(drafter, k), "pass")} of the drafter for ${count(k, "token")}. ` +
+        `In the Race tab: ${drafter.method}.`,
     ];
     for (const [i, value] of values.entries()) setText(facts[i][1], value);
   }

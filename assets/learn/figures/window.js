@@ -144,7 +144,8 @@ function poolNodes({pool, found, text}) {
 }
 
 const wordsOf = ({accepted, emitted, rows}) =>
-  `A pass of ${count(rows, "row")}: ${accepted} of the drafted words accepted, ${count(emitted.length, "word")} written.`;
+  `A pass of ${count(rows, "row")}: ${accepted} of the drafted words accepted, ` +
+  `${count(emitted.length, "word")} written.`;
 
 /** The draggable numbers W, N and G; `change(name)` returns their callbacks. */
 function gripsOf(size, change) {

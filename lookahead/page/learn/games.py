@@ -17,9 +17,10 @@ from ..parts import QUIET, markup
 from ..running import follow_job
 from .widgets import BY_ID, Case, Code, Cost, Figure, Guess, Quiz, Widget
 
-# The script comes with each widget, because a page that shows only races needs none.
+# The script comes with each widget, because a page that shows only races needs none. Before Gradio removes a widget, it may pass it
+# the value of the component that replaces it, such as the label of a button.
 MOUNT = """%s
-const show = () => lookaheadPage.games.mount(element.querySelector('div'), JSON.parse(props.value), {solved: () => lookaheadPage.learn.solved(%s)});
+const show = () => props.value.startsWith('{') && lookaheadPage.games.mount(element.querySelector('div'), JSON.parse(props.value), {solved: () => lookaheadPage.learn.solved(%s)});
 show();
 watch('value', show);"""
 GAMES = (Guess, Quiz, Code, Cost, Figure)  # their scripts display `say`

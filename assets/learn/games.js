@@ -5,10 +5,13 @@ import {HIDDEN, make, setText} from "../page/dom.js";
 import {cost} from "./cost.js";
 import {exercise} from "./exercise.js";
 import * as costs from "./figures/costs.js";
+import * as counters from "./figures/counters.js";
 import * as matching from "./figures/matching.js";
 import * as overlap from "./figures/overlap.js";
 import * as pencil from "./figures/pencil.js";
 import * as shelf from "./figures/shelf.js";
+import * as towers from "./figures/towers.js";
+import * as tree from "./figures/tree.js";
 import * as weights from "./figures/weights.js";
 import * as jacobi from "./figures/window.js";
 import {guess} from "./guess.js";
@@ -78,6 +81,9 @@ const FIGURES = {
   matching,
   window: jacobi,
   costs,
+  towers,
+  counters,
+  tree,
 };
 const figure = (data, hooks) => [...FIGURES[data.figure].figure(), ...classVote(data, hooks)];
 

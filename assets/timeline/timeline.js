@@ -8,6 +8,7 @@ import * as home from "./home.js";
 import {listen} from "./keyboard.js";
 import {Lane} from "./lane.js";
 import {createLog, differenceOf, duration, EPSILON, isCode, isDone, isOneText, tokensOf} from "./log.js";
+import {measuredOf} from "./measured.js";
 import {frameAt} from "./player.js";
 import {Playhead} from "./playhead.js";
 import {Scoreboard} from "./scoreboard.js";
@@ -338,7 +339,8 @@ class Timeline {
 function publish(timeline) {
   const {log} = timeline;
   const trace = () => (log.header ? JSON.stringify(home.traceOf(log)) : null);
-  window.lookahead = Object.assign(window.lookahead || {}, {trace, state: () => stateFor(timeline)});
+  const race = () => measuredOf(log);
+  window.lookahead = Object.assign(window.lookahead || {}, {trace, race, state: () => stateFor(timeline)});
 }
 
 const stateFor = ({log, playhead, feed, ui, state}) => ({

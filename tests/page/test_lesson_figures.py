@@ -1,9 +1,11 @@
 """The lessons' figures: their arithmetic, and the reaction of each to a drag and a key within a frame."""
 
+import itertools
 import json
 
 import pytest
 from chromium import bare_page, exposed
+from conftest import POCKET
 from test_page_access import serious
 
 from lookahead.page.learn.lessons import lessons
@@ -12,12 +14,18 @@ from lookahead.trace import assets
 
 pytestmark = pytest.mark.browser
 
-NAMES = ("weights", "pencil", "shelf", "overlap", "matching", "window", "costs")
+NAMES = (
+    "weights", "pencil", "shelf", "overlap", "matching", "window", "costs", "towers", "counters", "tree",
+)  # fmt: skip
+RACE = {
+    "method": "draft", "k": 3.4, "alpha": 0.81, "share": 0.62, "tokens": 3.1, "speedup": 2.07, "cost": 1.5, "c": 0.09, "live": True,
+}  # fmt: skip
 
 
 def blank(browser, size=(900, 900), **options):
     styles = assets.style("page/app.css") + assets.style("learn/widgets.css")
-    script = exposed("learn/games.js", *(f"learn/figures/{name}.js" for name in NAMES))
+    modules = ("learn/games.js", "timeline/log.js", "timeline/measured.js")
+    script = exposed(*modules, *(f"learn/figures/{name}.js" for name in NAMES))
     return bare_page(browser, "<body><div id=host></div>", styles, script, size, **options)
 
 
@@ -72,7 +80,7 @@ def test_a_pass_by_pencil(page):
     assert page.evaluate("window.hit") is None and host.locator("img").count() == 0
 
 
-def test_matches_windows_and_shelves(page):
+def test_matches_and_shelves(page):
     words = ["the", "cat", "sat", "on", "the", "mat", ".", "the", "dog", "saw", "the", "cat"]
     assert page.evaluate("w => modules.matching.matchOf(w)", words) == {
         "from": 0, "length": 2, "draft": ["sat", "on", "the", "mat"],
@@ -80,26 +88,194 @@ def test_matches_windows_and_shelves(page):
     assert page.evaluate("w => modules.matching.followers(w)", [*words, "sat", "on", "the"]) == [
         ["cat", 2], ["mat", 1], ["dog", 1],
     ]  # fmt: skip
-    predictions = page.evaluate("modules.window.passes().map(pass => pass.predictions.join(' '))")
-    assert predictions == ["cat a sat .", "cat sat mat on", "cat sat on .", "cat sat on a"], "as in the lesson's table"
-    assert "cat sat" in page.evaluate("modules.window.poolOf(1)")
     assert page.evaluate("modules.shelf.reads(2, true).join(' ')") == "Once there was a small green toad"
     assert page.evaluate("modules.shelf.reads(2, false).join(' ')") == "Once there was a small green frog who toad"
     assert page.evaluate("[1, 200, 400].map(modules.weights.passMs)") == [16, 16, 32]
+
+
+def test_a_verdict_is_hidden_until_the_next_step(page):
+    host = mounted(page, "matching")
+    drafted = host.locator(".la-f-text").first.locator(".la-f-drafted")
+    assert drafted.all_inner_texts() == ["sat", "on", "the", "mat"]
+    assert not host.locator(".la-f-accepted, .la-f-rejected").count() and "rejected" not in host.inner_text()
+    host.get_by_role("button", name="words read: next").click()
+    verdict = host.locator(".la-f-text").nth(1)
+    assert verdict.locator(".la-f-rejected").inner_text().startswith("✕ sat")
+    assert verdict.locator(".la-f-not-tested").count() == 3
+    assert "0 of 4 words accepted" in verdict.inner_text()
+
+
+def test_the_shortest_match_changes_the_passes(page):
+    passes = page.evaluate("[1, 2, 3, 4].map(modules.matching.passesOf)")
+    assert [entry["lookup"] for entry in passes] == [17, 18, 19, 20]
+    assert {(entry["naive"], entry["oracle"]) for entry in passes} == {(22, 5)}
+    host = mounted(page, "matching")
+    assert "18 with lookup, 22 naive, 5 with an oracle" in host.inner_text()
+    host.get_by_role("slider", name="shortest match").press("ArrowRight")
+    assert "19 with lookup" in host.inner_text() and "No match of 3 words or more" in host.inner_text()
+
+
+def test_a_window_moves_fills_the_pool_and_drafts_from_it(page):
+    passes_of = "([columns, n, guesses]) => modules.window.passesOf({columns, n, guesses})"
+    passes = page.evaluate(passes_of, [3, 3, 2])
+    for before, after in itertools.pairwise(passes):
+        assert after["levels"][-1] == before["predictions"]
+        assert after["text"] == before["text"] + before["emitted"]
+        assert before["rows"] == 1 + 3 * len(before["levels"]) + 2 * len(before["candidates"])
+        assert all(candidate["words"][0] == before["text"][-1] for candidate in before["candidates"])
+        added = {" ".join(ngram["words"]) for ngram in before["found"]}
+        assert added <= {" ".join(ngram["words"]) for ngram in after["pool"]}
+    naive = page.evaluate(passes_of, [3, 3, 0])
+    text, other = passes[-1]["text"], naive[-1]["text"]
+    assert text[: len(other)] == other and len(text) > len(other), "the same text in fewer passes"
+    opened = passes[page.evaluate(f"modules.window.firstAccepted(({passes_of})([3, 3, 2]))") - 1]
+    assert opened["accepted"] == 2 and len(opened["levels"]) == 2
+
+
+def test_w_n_and_g_are_handles(page):
+    host = mounted(page, "window")
+    assert "A pass of 9 rows" in host.inner_text() and host.locator(".la-f-cell").count() == 9
+    columns = host.get_by_role("slider", name="W, columns")
+    columns.press("ArrowRight")
+    assert host.locator(".la-f-cell").count() == 12 and page.evaluate("document.activeElement.textContent") == "W = 4 ↔"
+    box = columns.bounding_box()
+    page.mouse.move(box["x"] + 20, box["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(box["x"] - 80, box["y"] + 10, steps=3)
+    page.mouse.up()
+    assert host.locator(".la-f-cell").count() == 6, "W = 2 after a drag of two cells"
+    host.get_by_role("slider", name="N, words of an n-gram").press("ArrowUp")
+    assert host.locator(".la-f-side").all_inner_texts() == ["level 1", "level 2", "level 3", "predicts"]
+    host.get_by_role("slider", name="G, n-grams per pass").press("Home")
+    assert "none: nothing is drafted" in host.inner_text()
+    mask = host.locator(".la-m-field")
+    mask.focus()
+    page.keyboard.press("ArrowUp")
+    assert host.locator(".la-f-attended").count() > 0 and "attends to" in host.locator(".la-m-line").inner_text()
+
+
+def test_the_race_of_the_race_tab_is_on_the_curve(page):
+    host = mounted(page, "costs")
+    assert "Run a race" in host.inner_text()
+    assert "1 pass of one row + 0.12 for 4 further rows + 0.40 for drafting" in host.inner_text()
+    widths = host.locator(".la-f-part").evaluate_all("all => all.map(node => node.offsetWidth)")
+    assert widths == pytest.approx([widths[0] * x for x in (1, 0.8, 0.64, 0.512, 0.4096, 1, 0.12, 0.4)], abs=2)
+    page.evaluate("race => { window.lookahead = {race: () => race}; }", RACE)
+    host = mounted(page, "costs")
+    assert "Accepted of tested (α): 0.81. Accepted of drafted: 0.62." in host.inner_text()
+    assert host.locator("svg text", has_text="your race").count() == 1
+    assert host.locator("svg text", has_text="draft length k, in tokens per pass").count() == 1
+    assert host.locator("svg text", has_text="speedup over naive").count() == 1
+    host.get_by_role("button", name="use its numbers").click()
+    assert host.get_by_role("slider").all_inner_texts() == ["0.81", "0.09", "0.06", "3"]
+    assert page.evaluate("race => modules.costs.valuesOf(race)", RACE) == {
+        "alpha": 0.81,
+        "c": 0.09,
+        "row": 0.06,
+        "k": 3,
+    }
+
+
+def test_a_race_is_measured_as_in_lesson_6(page):
+    """Naive needs 1 s per token. Two passes draft 2 tokens each in 0.1 s: one accepts both, the other none."""
+    measured = page.evaluate("""() => {
+      const log = modules.log.createLog();
+      const step = (index, emitted, statuses, propose_s) => ({kind: 'verify', index, emitted, statuses, propose_s,
+        pieces: emitted.map(String), origins: emitted.map(() => 'bonus'), path: [], draft: {tokens: statuses}});
+      const of = (lane, i, emitted, statuses, clock_s) => ({kind: 'step', lane, clock_s, step: step(i, emitted, statuses, 0.1)});
+      const lanes = [{method: 'naive'}, {method: 'draft'}];
+      modules.log.applyBatch(log, {run: 'a', i0: 0, ev: [{kind: 'begin', trace: {lanes, settings: {}}},
+        ...[1, 2, 3, 4].map(i => of(0, i, [i], [], i)),
+        of(1, 1, [1, 2, 3], ['accepted', 'accepted'], 1), of(1, 2, [4], ['rejected', 'unvisited'], 2)]});
+      const before = modules.measured.measuredOf(log);
+      modules.log.applyBatch(log, {run: 'a', i0: 7, ev: [{kind: 'end', reason: 'done'}]});
+      return [before, modules.measured.measuredOf(log)];
+    }""")
+    assert measured[0] is None, "a race that runs"
+    values = {"k": 2, "alpha": 2 / 3, "share": 0.5, "tokens": 2, "speedup": 2, "cost": 1, "c": 0.05}
+    assert measured[1] == pytest.approx(values | {"method": "draft", "live": False})
+
+
+def test_towers_show_what_each_drafter_reads(page):
+    config = json.loads((POCKET / "eagle" / "config.json").read_text(encoding="utf-8"))
+    block = json.loads((POCKET / "block" / "config.json").read_text(encoding="utf-8"))
+    drafters = {entry["name"]: entry for entry in page.evaluate("modules.towers.DRAFTERS")}
+    assert drafters["EAGLE-3"]["taps"] == config["eagle_aux_hidden_state_layer_ids"]
+    assert drafters["block head"]["taps"] == block["aux_hidden_state_layer_ids"]
+    host = mounted(page, "towers")
+    assert host.locator(".la-f-chosen figcaption").inner_text() == "EAGLE-3"
+    for name, words, passes in (
+        ("draft model", "“who” “lived”", 3),
+        ("Medusa", "no drafted token", 1),
+        ("block head", "“lived”", 1),
+    ):
+        host.get_by_role("button", name=name).click()
+        assert host.locator(".la-f-chosen figcaption").inner_text() == name
+        facts = host.locator(".la-f-facts").inner_text()
+        assert f"For drafted token 3 it reads {words}." in facts
+        assert f"{passes} pass{'es' if passes > 1 else ''} of the drafter for 3 tokens" in facts
+        assert host.locator(".la-f-chosen .la-f-tapped").count() == len(drafters[name]["taps"])
+
+
+def test_counters_are_the_numbers_of_lesson_6(page):
+    numbers = page.evaluate(
+        "modules.counters.ENGINES.map((e, i) => modules.counters.numbersOf(i, e.fields.map(f => f[1])))"
+    )
+    for entry in numbers:
+        assert entry == pytest.approx({"k": 4, "tokens": 3.36, "share": 0.59, "alpha": 0.8}, abs=0.005)
+    assert page.evaluate("modules.counters.alphaOf(1, 4)") == pytest.approx(0.52, abs=0.005)
+    host = mounted(page, "counters")
+    host.get_by_label("num_accepted_tokens_total").fill("9000")
+    assert "impossible" in host.inner_text()
+    host.get_by_role("button", name="SGLang").click()
+    assert "Tokens per pass: 3.36" in host.inner_text()
+
+
+def test_a_tree_is_walked_by_hand(page):
+    assert page.evaluate("[3, 6].map(modules.tree.expected)") == [2.2, 2.77]
+    assert page.evaluate("modules.tree.walk(6, 'dog ran home now').map(step => step.node)") == [2, 5, -1]
+    chances = page.evaluate("modules.tree.NODES.map((_, i) => modules.tree.chance(i))")
+    assert chances == sorted(chances, reverse=True), "each added row has the most probable path that is left"
+    host = mounted(page, "tree")
+    following = host.get_by_role("button", name="walk: next")
+    assert "Guess" in host.inner_text() and not host.locator("rect.la-f-accepted").count()
+    for _ in range(3):
+        following.click()
+    assert "Written: dog ran home. 3 tokens in one pass." in host.inner_text()
+    assert host.locator("rect.la-f-accepted").count() == 2
+    host.get_by_role("button", name="fox hid").click()
+    assert "Guess" in host.inner_text(), "another text begins a new walk"
+    following.click()
+    assert "Written: fox. 1 token in one pass." in host.inner_text()
+    host.get_by_role("slider", name="drafted rows").press("ArrowLeft")
+    assert "= 2.59." in host.inner_text()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_reacts_to_the_keyboard(page, name):
     host = mounted(page, name)
     before = host.inner_text()
-    handle = host.get_by_role("slider").first if name != "pencil" else host.get_by_label("drafted word 2")
+    fields = {"pencil": "drafted word 2", "counters": "num_accepted_tokens_total"}
+    handle = host.get_by_label(fields[name]) if name in fields else host.get_by_role("slider").first
     handle.focus()
-    if name == "pencil":
-        page.keyboard.type("er")
+    page.keyboard.press("End" if name in fields else "ArrowRight")
+    if name in fields:
+        page.keyboard.type("0")
     else:
-        page.keyboard.press("ArrowRight")
         assert handle.get_attribute("aria-valuetext")
     assert host.inner_text() != before
+
+
+def test_handles_are_large_enough_for_a_finger(chromium):
+    page = blank(chromium, (390, 844), has_touch=True, is_mobile=True)
+    handles = "#host :is(.la-f-scrub, .la-f-end, input[type=range], button)"
+    for name in NAMES:
+        mounted(page, name)
+        low = page.evaluate(
+            f"[...document.querySelectorAll('{handles}')].filter(node => node.offsetHeight < 44).length"
+        )
+        assert low == 0, name
+    page.close()
 
 
 @pytest.mark.parametrize("size", [(900, 900), (390, 844)])

@@ -28,10 +28,10 @@ from lookahead.measure.scenarios import SCENARIOS
 from lookahead.page.learn import lessons
 from lookahead.page.learn import widgets as kinds
 from lookahead.page.learn.lanes import pass_number
-from lookahead.page.learn.lessons import FOLDER, TEACHER, LessonError, read
+from lookahead.page.learn.lessons import FOLDER, LessonError, read
 
 LESSONS = lessons.lessons()
-ALL = (*LESSONS, read(TEACHER))
+ALL = lessons.pages()
 IDS = [lesson.name for lesson in ALL]
 TEXTS = {lesson.name: (FOLDER / f"{lesson.name}.md").read_text(encoding="utf-8") for lesson in ALL}
 P, Q = [0.5, 0.3, 0.2], [0.2, 0.7, 0.1]  # the worked example of cat, dog and fox
@@ -55,14 +55,15 @@ def tables(markdown):
 # ------------------------------------------------------------------ reading
 
 
-def test_there_are_ten_lessons_in_order_and_a_plan():
-    assert [lesson.name[:2] for lesson in LESSONS] == [f"{n:02}" for n in range(1, 11)]
+def test_there_are_twelve_lessons_in_order_a_plan_and_two_references():
+    assert [lesson.name[:2] for lesson in LESSONS] == [f"{n:02}" for n in range(1, 13)]
+    assert IDS[len(LESSONS) :] == ["teacher", "glossary", "bibliography"]
     assert {path.name for path in FOLDER.iterdir()} == {f"{lesson.name}.md" for lesson in ALL}
     for kind in kinds.KINDS.values():
         assert widgets(kind), "a kind that no lesson needs"
 
 
-@pytest.mark.parametrize("lesson", LESSONS, ids=IDS[:-1])
+@pytest.mark.parametrize("lesson", LESSONS, ids=IDS[: len(LESSONS)])
 def test_a_lesson_is_short_interactive_and_ends_with_a_question(lesson):
     assert lesson.words <= 900
     assert lesson.words / lessons.WORDS_PER_MINUTE < 5
@@ -79,10 +80,13 @@ def test_a_lesson_is_short_interactive_and_ends_with_a_question(lesson):
 
 @pytest.mark.parametrize("name", IDS)
 def test_links_are_internal_and_valid(name):
-    assert "://" not in TEXTS[name]
     assert "www." not in TEXTS[name]
-    for target in re.findall(r"\]\(([^)]*)\)", TEXTS[name]):
-        if target.startswith("?"):
+    targets = re.findall(r"\]\(([^)]*)\)", TEXTS[name])
+    assert TEXTS[name].count("://") == sum(target.startswith("https://") for target in targets)
+    for target in targets:
+        if target.startswith("https://"):
+            assert name == "bibliography", "only the bibliography links to other hosts"
+        elif target.startswith("?"):
             query = {key: values[0] for key, values in parse_qs(target[1:], strict_parsing=True).items()}
             assert_link(query)
         else:
@@ -140,7 +144,13 @@ def test_a_recording_opens_at_the_right_pass():
         step = lane.verified[pass_number(lane, recording.at) - 1]
         drafted, accepted = len(step.draft.tokens), step.accepted
         longest = max(verified.accepted for verified in lane.verified)
-        meant = {"partly": 0 < accepted < drafted, "refused": accepted == 0 < drafted, "longest": accepted == longest}
+        origins = zip(step.statuses, step.draft.ngram_origins or [None] * drafted, strict=True)
+        is_found = any(status == "accepted" and origin for status, origin in origins)
+        most = max(verified.draft.window for verified in lane.verified)
+        meant = {
+            "partly": 0 < accepted < drafted, "refused": accepted == 0 < drafted, "longest": accepted == longest,
+            "window": is_found and step.draft.window == most > 0,
+        }  # fmt: skip
         assert meant[recording.at]
 
 
@@ -174,7 +184,7 @@ WRONG = {
     "```widget race\nscenario: story\nsettings: window\n```": "settings is 'window': Input should be a valid dictionary",
     "```widget recording\n```": "line 7, recording is {}: Field required",
     "```widget recording\nrecording: stories\n```": "choose one of",
-    "```widget recording\nrecording: story\nat: 1000\n```": "line 7, at is 1000: Input should be 'partly', 'refused' or 'longest'",
+    "```widget recording\nrecording: story\nat: 1000\n```": "line 7, at is 1000: Input should be 'partly', 'refused', 'longest' or 'window'",
     "```widget recording\nrecording: story\nat: soon\n```": "at is 'soon': Input should be 'partly'",
     "```widget guess\ncases: [{token: a, p: 0.5, q: 0.5}]\n```": "line 7, cases.0.draw is {'token': 'a', 'p': 0.5, 'q': 0.5}: Field required",
     "```widget guess\ncases: [{token: a, p: 0.5, q: 0, draw: 0.5}]\n```": "cases.0.q is 0: Input should be greater than 0",
@@ -446,6 +456,123 @@ def test_lesson_6_acceptance_is_neither_constant_nor_accepted_by_drafted():
     accepted = theory.expected_tokens(0.8, 4) - 1
     assert f"accepts {accepted:.2f} of 4 drafted tokens: accepted / drafted is only {accepted / 4:.2f}" in lesson
     assert "A larger v lowers the speedup. A measured speedup can still exceed this number" in lesson
+
+
+def test_lesson_11_converts_the_counters_of_lesson_6():
+    rates = [theory.expected_tokens(0.8, n) - theory.expected_tokens(0.8, n - 1) for n in range(1, 5)]
+    listed = f"{', '.join(f'{rate:.2f}' for rate in rates[:-1])} and {rates[-1]:.2f}"
+    assert f"With α = 0.8 it is {listed}." in text(11).replace("\n", " ")
+    assert f"{rates[3]:.2f} / {rates[2]:.2f} = {rates[3] / rates[2]:.1f}" in text(11)
+    assert sum(0.52**n for n in range(1, 5)) == pytest.approx(1, abs=0.01), "the quiz"
+    assert 8 * (1 + 4) == 40
+
+
+def test_lesson_11_names_are_those_that_the_package_uses():
+    """The bench and `attach` start and read the same engines."""
+    sources = "".join(
+        (ROOT / name).read_text(encoding="utf-8")
+        for name in ("lookahead/servers/engines.py", "lookahead/servers/replies.py", "docs/servers.md")
+    )
+    for name in (
+        "draft_model", "eagle3", "ngram", "num_speculative_tokens", "prompt_lookup_min", "prompt_lookup_max", "draft-simple",
+        "--per-request-spec-decode-metrics", "--spec-draft-model", "--spec-draft-n-max", "ngram-simple", "--spec-ngram-simple-size-n",
+    ):  # fmt: skip
+        assert name in text(11), name
+        assert name in sources, name
+    assert "build 11434" in text(11) and "build 11434" in sources and "vLLM 0.32" in text(11)
+
+
+def tree_of_lesson_12():
+    """Return (tokens, parents, probabilities of the paths) of the first table."""
+    rows = next(t for t in tables(text(12)) if t[0][:3] == ["row", "parent", "token"])[1:]
+    paths = [0.0]
+    for row in rows:
+        paths.append(paths[int(row[1])] * float(row[3]) if int(row[1]) else float(row[3]))
+        assert float(row[4].rpartition("= ")[2]) == pytest.approx(paths[-1])
+    return [row[2] for row in rows], [int(row[1]) - 1 for row in rows], paths[1:]
+
+
+@pytest.mark.parametrize(
+    ("target", "rows", "written"),
+    [("dog ran home", [2, 5], "dog ran home"), ("cat ran off", [0, 4], "cat ran off"), ("fox hid", [], "fox")],
+)
+def test_lesson_12_a_walk_by_hand(target, rows, written):
+    """The walk agrees with the real rule: after a row the target predicts its next word, or "?" on other branches."""
+    tokens, parents, _ = tree_of_lesson_12()
+    words = target.split()
+    vocabulary = sorted({*tokens, *words, "?"})
+    predictions = ["?"] * (1 + len(tokens))
+    for row, mask in enumerate([[], *ancestor_mask(parents)]):
+        path = [tokens[i] for i, on in enumerate(mask) if on]
+        if path == words[: len(path)] and len(path) < len(words):
+            predictions[row] = words[len(path)]
+    draft = Draft(tuple(map(vocabulary.index, tokens)), tuple(parents), None, ("lesson",) * len(tokens))
+    verification = follow(draft, [*map(vocabulary.index, predictions)])
+    assert list(verification.path) == rows
+    assert " ".join([*(tokens[row] for row in rows), vocabulary[verification.token]]) == written
+
+
+def test_lesson_12_expected_tokens_and_costs():
+    tokens, _parents, paths = tree_of_lesson_12()
+    total = 1 + sum(paths)
+    assert f"= **{total:.2f}**" in text(12)
+    chain = [tokens.index("cat"), tokens.index("sat"), tokens.index("on")]
+    first = 1 + sum(paths[row] for row in chain)
+    second = [paths[2], paths[5], paths[5] * 0.5]
+    assert f"= {first:.2f} |" in text(12) and f"= {first + sum(second):.2f} |" in text(12)
+    lesson = text(12).replace("\n", " ")
+    for row, bold in ((0.03, (False, True)), (0.5, (False, True))):
+        for sum_, rows, is_bold in ((first, 3, bold[0]), (total, 6, bold[1])):
+            result = f"{sum_ / (1 + rows * row):.2f}"
+            cost = f"{1 + rows * row:.2f}".rstrip("0").rstrip(".")
+            assert f"{sum_:.2f} / {cost} = {'**' if is_bold else ''}{result}" in lesson
+
+
+# ------------------------------------------------------------------ references
+
+
+def test_the_glossary_has_every_symbol_and_its_lessons_use_it():
+    symbols, terms = tables(TEXTS["glossary"])
+    assert {row[0].split()[0] for row in symbols[1:]} >= {"α", "k", "a", "c", "v", "p", "q", "W", "N", "G"}
+    for row in (*symbols[1:], *terms[1:]):
+        for target in re.findall(r"\(([\w-]+\.md)\)", row[1]):
+            symbol = row[0].split()[0].rstrip(",")
+            assert symbol.lower() in (FOLDER / target).read_text(encoding="utf-8").lower(), (row[0], target)
+    names = [row[0] for row in terms[1:]]
+    assert names == sorted(names, key=lambda name: name.lower().replace("-", "")), "alphabetical"
+
+
+def test_the_bibliography_has_each_cited_paper():
+    entry = re.compile(r"^- (.+) \((20\d\d)\)\. \[.+\]\(https://\S+\).*\. Lessons? \[\d+\]\(.+\)\.$", re.MULTILINE)
+    papers = entry.findall(TEXTS["bibliography"])
+    assert len(papers) == TEXTS["bibliography"].count("\n- ")
+    cited = {
+        (name, year)
+        for n in range(1, 13)
+        for name, year in re.findall(r"([A-Z][\w-]+)(?: et al\.)? (20[12]\d)\b", text(n))
+        if name not in ("JetSpec", "DeepSpec")
+    }
+    assert len(cited) >= 12
+    for name, year in cited:
+        assert any(name in authors and year == published for authors, published in papers), (name, year)
+    assert all(name in TEXTS["bibliography"] for name in ("JetSpec", "DeepSpec"))
+
+
+def test_the_worksheet_explains_the_symbols():
+    worksheet = TEXTS["teacher"].partition("## Worksheet")[2].partition("## Answer key")[0]
+    assert all(f"{symbol}: " in worksheet for symbol in ("α", "k", "*a*", "c", "v"))
+
+
+def test_ten_questions_name_a_passage_and_a_figure():
+    document = (ROOT / "docs" / "teaching.md").read_text(encoding="utf-8")
+    rows = next(t for t in tables(document) if t[0][0] == "question")[1:]
+    assert len(rows) == 10
+    assert {row[1][1] for row in rows} == {"1", "2", "3", "6"}
+    for question, link, passage, figure in rows:
+        number = int(link[1])
+        assert question.endswith("?") and f"(../assets/lessons/{LESSONS[number - 1].name}.md)" in link
+        assert passage in " ".join(text(number).split()), passage
+        assert figure.strip("`") in [part.figure for part in widgets(kinds.Figure, LESSONS[number - 1])]
 
 
 def test_lesson_4_credits_the_automaton_to_its_paper():

@@ -13,11 +13,12 @@ from test_page_access import serious
 from lookahead.measure import recordings
 from lookahead.measure.bugs import BUGS
 from lookahead.page.learn.lanes import pass_number
-from lookahead.page.learn.lessons import TEACHER, lessons, read
+from lookahead.page.learn.lessons import TEACHER
+from lookahead.page.learn.lessons import pages as learn_pages
 from lookahead.page.learn.widgets import Bug, Code, Cost, Dice, Exercise, Guess, Quiz, Race, Recording, WhatIf
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
-ALL = {lesson.name: lesson for lesson in (*lessons(), read(TEACHER))}
+ALL = {lesson.name: lesson for lesson in learn_pages()}
 FIRST = next(iter(ALL))
 
 

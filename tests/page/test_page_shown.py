@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from test_page import STATE, race, state
 from test_page_access import serious
 
-from lookahead.page.learn.lessons import TEACHER, lessons, read
+from lookahead.page.learn.lessons import pages
 
 pytestmark = pytest.mark.browser
 
@@ -175,7 +175,7 @@ def test_two_lanes_have_plain_names_and_more_lanes_have_methods(visit):
 
 
 LINKS = sorted({
-    link for lesson in (*lessons(), read(TEACHER)) for part in lesson.parts if isinstance(part, str)
+    link for lesson in pages() for part in lesson.parts if isinstance(part, str)
     for link in re.findall(r"\((\?(?:recording|prompt)=[^)]*)\)", part)
 })  # fmt: skip
 

@@ -1,7 +1,8 @@
-/* handles.js: controls of a lesson's figure: a slider, a draggable number in a sentence, the draggable end of a bar.
-   Each calls `change(value)` for pointer, touch and arrow keys, and has an accessible value. */
+/* handles.js: controls of a lesson's figure: a slider, a slider with buttons, a choice, a draggable number, the
+   draggable end of a bar. Each calls `change(value)` for pointer, touch and keys, and has an accessible value. */
 
 import {make, setAttr} from "../../page/dom.js";
+import {button, part} from "../widget.js";
 
 const PIXELS = 240; // of a drag over a draggable number's full range
 
@@ -23,6 +24,30 @@ export function range(label, {min, max, step, value, describe}, change) {
   });
   show(value);
   return node;
+}
+
+/** A slider with a button for one step back and one for a step forward. Returns {node, set}. */
+export function stepper(label, limits, change) {
+  const slider = range(label, limits, change);
+  const input = slider.querySelector("input");
+  const set = value => {
+    input.value = value;
+    input.dispatchEvent(new Event("input"));
+  };
+  const move = by => () => set(Number(input.value) + by);
+  const back = button("back", move(-1), {"aria-label": `${label}: back`});
+  const next = button("next", move(1), {"aria-label": `${label}: next`});
+  return {node: part("la-f-stepper", slider, back, next), set};
+}
+
+/** Buttons of which one is pressed; `names` are their texts. `change(i)` is called with the index of the choice. */
+export function choice(label, names, value, change) {
+  const buttons = names.map((name, i) => button(name, () => press(i), {"aria-pressed": String(i === value)}));
+  const press = chosen => {
+    for (const [i, node] of buttons.entries()) setAttr(node, "aria-pressed", String(i === chosen));
+    change(chosen);
+  };
+  return make("div.la-f-choice", {role: "group", "aria-label": label}, ...buttons);
 }
 
 /** The value after a key press; null for keys that do not move a slider. */
@@ -70,11 +95,12 @@ function slide(node, label, limits, {at, describe, drag}, change) {
   return show;
 }
 
-/** A number in a sentence that is dragged horizontally. */
-export function scrub(label, limits, describe, change) {
+/** A number in a sentence that is dragged horizontally, or along the `axis` y. `pixels` are those of the full range. */
+export function scrub(label, limits, describe, change, {axis = "x", pixels = PIXELS} = {}) {
   let {value} = limits;
-  const node = make("span.la-f-scrub", describe(value));
-  const drag = (event, from) => from.value + ((event.clientX - from.x) * (limits.max - limits.min)) / PIXELS;
+  const node = make(`span.la-f-scrub.la-f-along-${axis}`, describe(value));
+  const moved = axis === "x" ? (event, from) => event.clientX - from.x : (event, from) => event.clientY - from.y;
+  const drag = (event, from) => from.value + (moved(event, from) * (limits.max - limits.min)) / pixels;
   slide(node, label, limits, {at: () => value, describe, drag}, next => {
     value = next;
     node.textContent = describe(value);

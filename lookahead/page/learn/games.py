@@ -18,9 +18,10 @@ from ..running import follow_job
 from .questions import vote
 from .widgets import BY_ID, Case, Code, Cost, Exercise, Figure, Guess, Quiz, Widget
 
-# The script comes with each widget, because a page that shows only races needs none.
+# The script comes with each widget, because a page that shows only races needs none. Before Gradio removes a widget, it may pass it
+# the value of the component that replaces it, such as the label of a button.
 MOUNT = """%s
-const show = () => lookaheadPage.games.mount(element.querySelector('div'), JSON.parse(props.value), {
+const show = () => props.value.startsWith('{') && lookaheadPage.games.mount(element.querySelector('div'), JSON.parse(props.value), {
   solved: () => lookaheadPage.learn.solved(%s), ask: lookaheadPage.votes.openVote});
 show();
 watch('value', show);"""

@@ -8,6 +8,7 @@ from zlib import crc32
 
 import gradio as gr
 
+from ...core.events import ACCEPTED
 from ...core.tree import is_chain
 from ...measure import bugs, recordings
 from ...measure.checks import Finding
@@ -58,8 +59,13 @@ def recording(widget: Recording, server: ServerState) -> None:
 
 
 def pass_number(lane: LaneRecord, at: str) -> int:
-    """Return the pass of a lane that the `at` of a `Recording` selects, from 1. Trees are selected by "longest" only."""
+    """Return the pass of a lane that the `at` of a `Recording` selects, from 1. Trees are selected by "longest" and "window"."""
     passes = [(len(s.draft.tokens) if is_chain(s.draft.parents) else 0, s.accepted) for s in lane.verified]
+    if at == "window":
+        most = max(step.draft.window for step in lane.verified)
+        full = [(n, step) for n, step in enumerate(lane.verified, 1) if step.draft.window == most]
+        accepted = [(n, zip(step.statuses, step.draft.ngram_origins, strict=False)) for n, step in full]
+        return next(n for n, rows in accepted if any(status == ACCEPTED and origin for status, origin in rows))
     if at == "longest":
         return 1 + max(range(len(passes)), key=lambda i: passes[i][1])
     partly = at == "partly"

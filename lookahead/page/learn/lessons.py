@@ -1,7 +1,7 @@
 """The lessons of the Learn tab: Markdown files with live widgets.
 
 A lesson is `assets/lessons/NN-name.md`: YAML front matter with the fields `title` and `learn`, then Markdown, and at the
-end a quiz (not in `teacher.md`). Prose links to lessons by file name (`03-rejection.md`) and to the page's own
+end a quiz. Other files have no quiz. Prose links to lessons by file name (`03-rejection.md`) and to the page's own
 queries (`?recording=story`). A widget is a fenced block of YAML with the fields of its kind's model (widgets.py):
 
     ```widget race
@@ -29,6 +29,7 @@ from .widgets import KINDS, Fields, Quiz, Widget
 
 FOLDER = ASSETS / "lessons"
 TEACHER = FOLDER / "teacher.md"
+REFERENCE = (FOLDER / "glossary.md", FOLDER / "bibliography.md")
 WORDS_PER_MINUTE = 200
 HEAD = re.compile(r"---\n(?P<fields>.*?)^---\n", re.DOTALL | re.MULTILINE)
 BLOCK = re.compile(r"^```widget (?P<kind>\w+)\n(?P<fields>.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -78,10 +79,15 @@ def read(path: Path) -> Lesson:
         parts += [text[end : block.start()].strip(), widget]
         end = block.end()
     parts = [part for part in (*parts, text[end:].strip()) if part]
-    if path != TEACHER and not isinstance((None, *parts)[-1], Quiz):
+    if path.name[0].isdecimal() and not isinstance((None, *parts)[-1], Quiz):
         raise LessonError(path.name, "no quiz", "end with a quiz.")
     words = sum(len(re.findall(r"[^\W_][^\s|]*", sentences)) for part in parts for sentences in _sentences(part))
     return Lesson(path.stem, head.title, head.learn, tuple(parts), words)
+
+
+def pages() -> tuple[Lesson, ...]:
+    """Return all pages of the Learn tab: the lessons, the teacher's page, the glossary and the bibliography."""
+    return (*lessons(), *map(read, (TEACHER, *REFERENCE)))
 
 
 @cache

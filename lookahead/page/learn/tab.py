@@ -14,7 +14,7 @@ from .. import gradio_internals
 from ..lab import whatif
 from ..parts import QUIET, error_line, markup
 from . import dice, games, lanes
-from .lessons import TEACHER, WORDS_PER_MINUTE, Lesson, lessons, read
+from .lessons import TEACHER, WORDS_PER_MINUTE, Lesson, pages
 from .widgets import Bug, Dice, Race, Recording, WhatIf, Widget
 
 NAME = "learn"
@@ -29,7 +29,7 @@ PRINTED = ("Worksheet", "Answer key")  # sections of the teacher's page
 
 def tab(server: ServerState, learn: gr.Tab) -> gr.Textbox:
     """Fill the Learn tab `learn`. Returns the component with the name of the open lesson."""
-    all_ = {lesson.name: lesson for lesson in (*lessons(), read(TEACHER))}
+    all_ = {lesson.name: lesson for lesson in pages()}
     with gr.Row(elem_id="la-learn"):
         open_ = gr.Textbox("", visible="hidden", elem_id="la-open")
         with gr.Column(elem_id="la-lessons", scale=0, min_width=0):
@@ -76,8 +76,12 @@ def _lesson(lesson: Lesson, all_: list[Lesson], server: ServerState) -> None:
 
 
 def to_html(markdown: str) -> str:
-    """Return a lesson's Markdown as HTML: a `section` for each second heading, tables that scroll, links of this page."""
+    """Return a lesson's Markdown as HTML: a `section` for each second heading, tables that scroll, links of this page.
+
+    Links to other hosts open in a new tab.
+    """
     text = re.sub(r'href="([\w-]+)\.md"', r'href="?lesson=\1"', READER.render(markdown))
+    text = re.sub(r'(href="https://[^"]*")', r'\1 target="_blank" rel="noopener"', text)
     for old, new in REGIONS.items():
         text = text.replace(old, new)
     before, *sections = re.split(r"(?=<h2>)", text)

@@ -86,11 +86,12 @@ class Race(Widget):
 class Recording(Widget):
     """A bundled recording by its scenario, with the playhead `at` a pass of the last lane.
 
-    `partly`: first partly accepted draft; `refused`: first fully rejected draft; `longest`: most accepted tokens.
+    `partly`: first partly accepted draft; `refused`: first fully rejected draft; `longest`: most accepted tokens;
+    `window`: first accepted n-gram that a full window of `lookahead` found.
     """
 
     recording: RecordingId
-    at: Literal["partly", "refused", "longest"]
+    at: Literal["partly", "refused", "longest", "window"]
 
 
 class Case(Fields):
@@ -196,7 +197,9 @@ class Code(Widget):
 class Figure(Widget):
     """An interactive figure, which `assets/learn/figures` draws by its name."""
 
-    figure: Literal["weights", "pencil", "shelf", "overlap", "matching", "window", "costs"]
+    figure: Literal[
+        "weights", "pencil", "shelf", "overlap", "matching", "window", "costs", "towers", "counters", "tree"
+    ]
 
 
 class Exercise(Widget):

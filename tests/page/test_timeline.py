@@ -665,7 +665,7 @@ def test_a_live_run_survives_a_reload(chromium):
     page.evaluate(
         "push({run: 'r', i0: lookahead.state().received, ev: [{kind: 'end', reason: 'stopped', stats: []}], end: true})"
     )
-    assert "The reload ended the race after" in page.inner_text(".la-statustext"), "nobody has pressed Stop"
+    assert "The reload ended the race after" in page.inner_text(".la-statustext"), "no reader has pressed Stop"
     page.close()
 
 

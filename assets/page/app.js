@@ -2,6 +2,7 @@
    import modules; they call the modules in `lookaheadPage`. */
 
 import * as classroom from "../lab/class.js";
+import * as games from "../learn/games.js";
 import * as learn from "../learn/learn.js";
 import * as buttons from "./buttons.js";
 import * as chips from "./chips.js";
@@ -12,4 +13,4 @@ import * as present from "./present.js";
 
 const drawn = {}; // by section of the Lab: the models for which it was drawn
 
-window.lookaheadPage = {buttons, chips, classroom, component, drawn, files, learn, models, present};
+window.lookaheadPage = {buttons, chips, classroom, component, drawn, files, games, learn, models, present};

@@ -1,7 +1,6 @@
 """The page: the header with the measurements of this machine, the tabs, the footer."""
 
 import html
-import json
 import os
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -26,7 +25,6 @@ from . import api, gradio_internals, models_tab, race_tab
 from .guard import Guard
 from .lab import tab as lab
 from .learn import tab as learn
-from .learn.lessons import plan
 from .parts import QUIET, exactness, markup
 
 SPARE_THREADS = 64  # for page loads and clicks
@@ -150,7 +148,7 @@ def mount_options(waiting: int = 64) -> dict[str, Any]:
         "theme": gr.themes.Default(primary_hue="blue", neutral_hue="stone", font=fonts, font_mono=mono),
         "css": assets.style("page/app.css"),
         # Our style sheet does not reach Gradio's footer: no dot after the last link, and no footer in print.
-        "head": f"<script>{assets.script('page/app.js')}lookaheadPage.present.follow({json.dumps(plan())});</script>"
+        "head": f"<script>{assets.script('page/app.js')}</script>"
         "<style>footer .divider { display: none } @media print { footer { display: none } }</style>",
         "footer_links": ["api"],
         "run_history": False,

@@ -16,7 +16,7 @@ NAMES = ("weights", "pencil", "shelf", "overlap", "matching", "window", "costs")
 
 
 def blank(browser, size=(900, 900), **options):
-    styles = assets.style("page/app.css") + assets.style("learn/widgets.css")
+    styles = assets.style("page/app.css")
     script = exposed("learn/games.js", *(f"learn/figures/{name}.js" for name in NAMES))
     return bare_page(browser, "<body><div id=host></div>", styles, script, size, **options)
 

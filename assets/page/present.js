@@ -62,7 +62,7 @@ function build() {
   const time = button("la-p-button.la-p-time", "0:00", startClock);
   const title = make("h2.la-p-title", {"aria-live": "polite"});
   const options = session.frames.map(({title: name, start}, i) =>
-    make("option", {value: i}, `${i + 1}. ${name} (${clockText(60 * start)})`),
+    make("option", {value: i}, `${clockText(60 * start)} ${i + 1}. ${name}`),
   );
   const frames = make("select.la-p-frames", {"aria-label": "Frame"}, ...options);
   frames.addEventListener("change", () => {
@@ -90,6 +90,7 @@ function setHidden(hidden) {
 }
 
 function toggleHidden() {
+  if (bar.reveal.hidden) return;
   setHidden(!isHidden);
   const {kind, pass} = frameNow().stage;
   if (kind === "recording" && pass && frameNow().hides) stage.seekPass(pass, isHidden ? "verify" : "accept");
@@ -99,8 +100,9 @@ function toggleHidden() {
 async function go(number) {
   if (!session) return;
   index = Math.max(0, Math.min(session.frames.length - 1, number));
-  const {title, hides, stage: shown} = frameNow();
+  const {title, hides, answer, stage: shown} = frameNow();
   history.replaceState(null, "", `?present=${session.name}#${index + 1}`);
+  bar.reveal.hidden = shown.kind !== "recording" && !answer;
   setHidden(hides);
   setText(bar.title, title);
   bar.frames.value = String(index);

@@ -55,6 +55,7 @@ export class Notes {
     setText(this.#text, frame ? frame.notes : NO_FRAME);
     setText(this.#answer, frame?.answer ? `Answer: ${frame.answer}` : "");
     if (!frame) return;
+    this.reveal.hidden = !frame.canHide;
     setText(this.reveal, frame.hidden ? "reveal (R)" : "hide (R)");
     setText(this.#next, frame.next ? `Next: ${frame.next}` : "This is the last frame.");
     this.#tick();

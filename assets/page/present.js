@@ -24,8 +24,12 @@ const isOn = () => stage?.root.classList.contains("la-projected");
 const frameNow = () => session.frames[index];
 const frameOfAddress = () => Number(location.hash.slice(1)) - 1 || 0;
 
+/** Whether the frame has results or an answer to hide. */
+const canHide = () => frameNow().stage.kind === "recording" || Boolean(frameNow().answer);
+
 /** The position of the frame in time, and its notes, for both windows. */
 const summary = () => ({
+  canHide: canHide(),
   ...{title: frameNow().title, notes: frameNow().notes, answer: frameNow().answer, hidden: isHidden, started},
   ...{start: frameNow().start, minutes: frameNow().minutes, next: session.frames[index + 1]?.title ?? ""},
   place: `${index + 1} of ${session.frames.length}, ${session.title}`,
@@ -90,7 +94,7 @@ function setHidden(hidden) {
 }
 
 function toggleHidden() {
-  if (bar.reveal.hidden) return;
+  if (!canHide()) return;
   setHidden(!isHidden);
   const {kind, pass} = frameNow().stage;
   if (kind === "recording" && pass && frameNow().hides) stage.seekPass(pass, isHidden ? "verify" : "accept");
@@ -100,9 +104,9 @@ function toggleHidden() {
 async function go(number) {
   if (!session) return;
   index = Math.max(0, Math.min(session.frames.length - 1, number));
-  const {title, hides, answer, stage: shown} = frameNow();
+  const {title, hides, stage: shown} = frameNow();
   history.replaceState(null, "", `?present=${session.name}#${index + 1}`);
-  bar.reveal.hidden = shown.kind !== "recording" && !answer;
+  bar.reveal.hidden = !canHide();
   setHidden(hides);
   setText(bar.title, title);
   bar.frames.value = String(index);

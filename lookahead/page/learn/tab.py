@@ -8,6 +8,7 @@ import gradio as gr
 from markdown_it import MarkdownIt
 
 from ...core.events import SettingsError
+from ...core.numbers import counted
 from ...server.state import ServerState
 from .. import gradio_internals
 from ..lab import whatif
@@ -54,7 +55,7 @@ def tab(server: ServerState, learn: gr.Tab) -> gr.Textbox:
 
 
 def _lesson(lesson: Lesson, all_: list[Lesson], server: ServerState) -> None:
-    summary = f"About {max(1, round(lesson.words / WORDS_PER_MINUTE))} minutes to read. {lesson.learn}"
+    summary = f"About {counted(max(1, round(lesson.words / WORDS_PER_MINUTE)), 'minute')} to read. {lesson.learn}"
     title = f'<h2 class="la-lessontitle">{html.escape(lesson.title)}</h2>'
     heading = f'{title}<p class="la-learns">{html.escape(summary)}</p>'
     # Marks the lesson in the list.

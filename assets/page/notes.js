@@ -1,5 +1,5 @@
-/* notes.js: the teacher's notes in a second window (`?present=notes`). The windows exchange messages in this browser: the
-   projector sends its frame, and this window sends pressed keys. */
+/* notes.js: the teacher's notes in a second window (`?present=notes`). The windows exchange messages in this browser:
+   the projector sends its frame, and this window sends pressed keys. */
 
 import {button, make, setText} from "./dom.js";
 

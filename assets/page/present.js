@@ -27,7 +27,7 @@ const frameOfAddress = () => Number(location.hash.slice(1)) - 1 || 0;
 /** Whether the frame has results or an answer to hide. */
 const canHide = () => frameNow().stage.kind === "recording" || Boolean(frameNow().answer);
 
-/** The position of the frame in time, and its notes, for both windows. */
+/** The state of the mode that both windows show: the frame, its time and its notes. */
 const summary = () => ({
   canHide: canHide(),
   ...{title: frameNow().title, notes: frameNow().notes, answer: frameNow().answer, hidden: isHidden, started},

@@ -2,7 +2,7 @@
 
 import {button as createButton, make} from "../page/dom.js";
 
-/** A unique id; the script may run once for each widget of a page. */
+/** A unique id. */
 export const newId = () => `la-g-${Math.random().toString(36).slice(2)}`;
 
 export const text = (className, ...children) => make(`p.${className}`, ...children);

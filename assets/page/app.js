@@ -2,6 +2,7 @@
    import modules; they call the modules in `lookaheadPage`. */
 
 import * as classroom from "../lab/class.js";
+import * as games from "../learn/games.js";
 import * as learn from "../learn/learn.js";
 import * as votes from "../learn/votes.js";
 import * as address from "./address.js";
@@ -14,4 +15,6 @@ import * as present from "./present.js";
 
 const drawn = {}; // by section of the Lab: the models for which it was drawn
 
-window.lookaheadPage = {address, buttons, chips, classroom, component, drawn, files, learn, models, present, votes};
+window.lookaheadPage = {
+  ...{address, buttons, chips, classroom, component, drawn, files, games, learn, models, present, votes},
+};

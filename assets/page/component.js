@@ -42,6 +42,7 @@ export function mount({element, props, watch, server}, main) {
   stage = timeline.mount({
     ...host,
     recording: id => server.recorded(id),
+    session: name => server.session(name),
     refused: fields.showError,
     begun: fields.clearError,
     run: () => document.getElementById("la-race").click(),

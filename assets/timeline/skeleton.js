@@ -32,7 +32,8 @@ const KEYS = [
   ["Home, End", "the beginning, the end"],
   ["[ ]", "slower, faster"],
   ["Enter", "in a lane: inspect its tokens; ← → move between tokens, Enter opens the pass, Escape leaves"],
-  ["P", "large type for a projector, and the teacher’s plan"],
+  ["P", "large type for a projector, with the teacher’s plan"],
+  ["R, N", "in the plan: R reveals or hides results, N next pass with a draft; ← → frames, Escape leaves"],
   ["?", "this list"],
 ];
 

@@ -371,7 +371,7 @@ const stageOf = (timeline, host) => {
   const {log, ui, playhead, feed} = timeline;
   const last = () => log.lanes.at(-1);
   const drafts = step => step.draft.tokens.length > 0;
-  let chosen = null; // the recording requested last; an earlier one may arrive after it
+  let chosen = null; // the last request for a recording; an earlier one may arrive after it
   return {
     root: ui.root,
     edited: () => timeline.setStale(true),
@@ -390,14 +390,28 @@ const stageOf = (timeline, host) => {
       const index = last()?.steps.findIndex((step, i) => drafts(step) && last().ends[i] > playhead.t + EPSILON);
       if (index >= 0) playhead.seek(last().ends[index]);
     },
-    async record(id) {
-      chosen = id;
+    togglePlaying: () => playhead.toggle(),
+    session: async name => host.session?.(name),
+    /** Pause, and ignore a recording that arrives later. */
+    clear() {
+      chosen = null;
+      playhead.play(false);
+    },
+    seekPass(pass, phase) {
+      const index = last()?.passes.indexOf(pass) ?? -1;
+      if (index >= 0) playhead.seek(this.timeOf(index, phase));
+    },
+    /** Show a bundled recording: played from its start, or paused in a phase of a pass, from 1. */
+    async record(id, pass = 0, phase = "accept") {
+      const request = {};
+      chosen = request;
+      playhead.play(false);
       const batch = await host.recording?.(id);
-      if (!batch || chosen !== id) return;
-      const isShown = feed.receive(batch).fresh || !log.live;
-      if (!isShown) return;
+      if (!batch || chosen !== request) return;
+      if (!feed.receive(batch).fresh && log.live) return;
       playhead.seek(0);
-      playhead.play(true);
+      if (pass) this.seekPass(pass, phase);
+      else playhead.play(true);
     },
   };
 };

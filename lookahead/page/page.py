@@ -1,7 +1,6 @@
 """The page: the header with the measurements of this machine, the tabs, the footer."""
 
 import html
-import json
 import os
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -26,7 +25,6 @@ from . import api, gradio_internals, models_tab, race_tab
 from .guard import Guard
 from .lab import tab as lab
 from .learn import tab as learn
-from .learn.lessons import plan
 from .parts import QUIET, exactness, markup
 
 SPARE_THREADS = 64  # for page loads and clicks
@@ -151,8 +149,7 @@ def mount_options(waiting: int = 64) -> dict[str, Any]:
     return {
         "theme": gr.themes.Default(primary_hue="blue", neutral_hue="stone", font=fonts, font_mono=mono),
         "css": assets.style("page/app.css"),
-        "head": f"<script>{assets.script('page/app.js')}lookaheadPage.present.follow({json.dumps(plan())});</script>"
-        f"<style>{assets.style('page/frame.css')}</style>",
+        "head": f"<script>{assets.script('page/app.js')}</script><style>{assets.style('page/frame.css')}</style>",
         "footer_links": ["api"],
         "run_history": False,
         "mcp_server": True,  # assistants may call the endpoints of `api.py`

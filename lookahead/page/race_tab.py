@@ -28,6 +28,7 @@ from ..servers.addresses import is_servers
 from ..trace import charts, wire
 from ..trace.export import replay_html, to_csv
 from ..trace.trace import Trace
+from .learn.deck import session_json
 from .parts import DARK, QUIET, TRACE, markup, pressed_id
 from .running import STOP_LANES, run_and_stop
 from .timeline import timeline
@@ -77,7 +78,12 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], g
         gr.Button("one-minute tour", size="sm", elem_id="la-tour-button", scale=0)
     with gr.Column(elem_id="la-more"):
         further = _fields(server)
-    lanes = timeline(recording(SCENARIOS[0].id), server.runs, [make, open_, recorded], elem_id="la-race-timeline")
+
+    def session(name: str) -> str:
+        return session_json(name, server.families.default.models)
+
+    functions = [make, open_, recorded, session]
+    lanes = timeline(recording(SCENARIOS[0].id), server.runs, functions, elem_id="la-race-timeline")
     _figures()
     named = {"lanes": lanes, "prompt": prompt, "method": method, "family": family, **further}
     inputs, preset = [named[name] for name in NAMES], [named[name] for name in SET_BY_CHIPS]

@@ -23,7 +23,7 @@ RACE = {
 
 
 def blank(browser, size=(900, 900), **options):
-    styles = assets.style("page/app.css") + assets.style("learn/widgets.css")
+    styles = assets.style("page/app.css")
     modules = ("learn/games.js", "timeline/log.js", "timeline/measured.js")
     script = exposed(*modules, *(f"learn/figures/{name}.js" for name in NAMES))
     return bare_page(browser, "<body><div id=host></div>", styles, script, size, **options)

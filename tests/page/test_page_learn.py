@@ -13,9 +13,9 @@ from test_page_access import serious
 from lookahead.measure import recordings
 from lookahead.measure.bugs import BUGS
 from lookahead.page.learn.lanes import pass_number
-from lookahead.page.learn.lessons import TEACHER
+from lookahead.page.learn.lessons import ANSWERS, TEACHER
 from lookahead.page.learn.lessons import pages as learn_pages
-from lookahead.page.learn.widgets import Bug, Code, Cost, Dice, Exercise, Guess, Quiz, Race, Recording, WhatIf
+from lookahead.page.learn.widgets import Bug, Code, Cost, Dice, Exercise, Guess, Plan, Quiz, Race, Recording, WhatIf
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 ALL = {lesson.name: lesson for lesson in learn_pages()}
@@ -95,6 +95,8 @@ def use(box, widget):
         box.get_by_label("number input for draft length k").fill("7")
         box.get_by_label("number input for draft length k").press("Enter")
         box.get_by_text(f"{widget.method}, k = 7").wait_for()
+    elif isinstance(widget, Plan):
+        assert box.locator("a[href^='?present=']").count() >= 8
     elif isinstance(widget, Code):
         assert widget.text.split("\n")[0].strip() in box.inner_text()
     elif isinstance(widget, Exercise):
@@ -121,7 +123,7 @@ def test_every_lesson_can_be_completed(reader, name):
     page, lesson = reader, ALL[name]
     page.locator(f"#la-lesson-{name}").click()
     arrived(page, name)
-    boxes, prose = page.locator(".la-widgetbox"), page.locator(".la-read")
+    boxes, prose = page.locator(".la-widgetbox"), page.locator(".la-read:not(.la-widgetbox *)")
     widgets = [part for part in lesson.parts if not isinstance(part, str)]
     boxes.nth(len(widgets) - 1).wait_for() if widgets else None
     assert boxes.count() == len(widgets) and prose.count() == len(lesson.parts) - len(widgets)
@@ -275,23 +277,27 @@ def test_keys_act_on_the_focused_timeline(visit):
     assert line.inner_text() != before
 
 
-@pytest.mark.parametrize(("section", "seen", "unseen"), [
-    ("worksheet", "Which tokens are written? ____", "0.92"), ("answer key", "1.75 / 1.9 = 0.92, so no", "____"),
+@pytest.mark.parametrize(("name", "section", "seen", "unseen"), [
+    (TEACHER.stem, "worksheet", "Which tokens are written? ____", "0.92"),
+    (ANSWERS.stem, "answer key", "1.75 / 1.9 = 0.92, so no", "____"),
 ])  # fmt: skip
-def test_the_teacher_prints_a_worksheet_without_answers_and_a_key(visit, section, seen, unseen):
-    page = learn(visit, TEACHER.stem)
+def test_the_worksheet_and_the_answer_key_are_printed_from_their_own_pages(visit, name, section, seen, unseen):
+    page = visit(f"?lesson={name}")
+    button = page.get_by_role("button", name=f"Print the {section}")
+    button.wait_for()
+    assert seen in page.locator("#la-lesson").inner_text() and unseen not in page.locator("#la-lesson").inner_text()
     page.evaluate("window.print = () => { window.printed = document.querySelector('#la-lesson').className; }")
-    page.get_by_role("button", name=f"Print the {section}").click()
+    button.click()
     page.wait_for_function("window.printed")
     assert "la-handout" in page.evaluate("window.printed")
     page.emulate_media(media="print")
     text = page.locator("body").inner_text()
-    assert seen in text and unseen not in text and "Minute by minute" not in text
+    assert seen in text and unseen not in text and "Before class" not in text
     assert "Race" not in text.split("\n") and "Gradio" not in text
     pdf = page.pdf(format="A4")
     assert pdf.count(b"/Type /Page\n") + pdf.count(b"/Type /Page ") + pdf.count(b"/Type/Page/") <= 1, "one page"
     page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert "Minute by minute" in page.locator("body").inner_text()
+    assert page.locator(".la-printed").count() == 0
 
 
 def test_lesson_links_are_valid(visit):
@@ -299,8 +305,8 @@ def test_lesson_links_are_valid(visit):
     hrefs = page.locator("#la-lesson a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
     assert any(href.startswith("?prompt=") for href in hrefs)
     for href in hrefs:
-        assert href.startswith(("?lesson=", "?recording=", "?prompt="))
+        assert href.startswith(("?lesson=", "?recording=", "?prompt=", "?present="))
         if href.startswith("?lesson="):
-            assert href.removeprefix("?lesson=") in ALL
+            assert href.removeprefix("?lesson=") in {*ALL, ANSWERS.stem}
         if href.startswith("?recording="):
             assert (ROOT / "assets" / "traces" / f"{href.removeprefix('?recording=')}.json").is_file()

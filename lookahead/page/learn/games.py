@@ -12,15 +12,13 @@ from ...core.events import ACCEPTED, REJECTED, Test
 from ...engine.lane import decode
 from ...family.models import Models
 from ...server.state import ServerState
-from ...trace import assets
 from ..parts import QUIET, markup
 from ..running import follow_job
 from .questions import vote
 from .widgets import BY_ID, Case, Code, Cost, Exercise, Figure, Guess, Quiz, Widget
 
-# The script comes with each widget, because a page that shows only races needs none. Before Gradio removes a widget, it may pass it
-# the value of the component that replaces it, such as the label of a button.
-MOUNT = """%s
+# Before Gradio removes a widget, it may pass it the value of the component that replaces it, such as the label of a button.
+MOUNT = """
 const show = () => props.value.startsWith('{') && lookaheadPage.games.mount(element.querySelector('div'), JSON.parse(props.value), {
   solved: () => lookaheadPage.learn.solved(%s), ask: lookaheadPage.votes.openVote});
 show();
@@ -34,9 +32,9 @@ CAPTION = f"Drafted and tested just now, in the continuation of a story: tempera
 def add(widget: Widget, server: ServerState, lesson: str) -> None:
     """Add the widget to the lesson of that name."""
     shown = markup(
-        _json(widget, server.families.default.models, vote(widget)),
+        json.dumps({**data(widget, server.families.default.models), "vote": vote(widget)}),
         html_template="<div></div>",
-        js_on_load=MOUNT % (assets.script("learn/widgets.js"), json.dumps(lesson)),
+        js_on_load=MOUNT % json.dumps(lesson),
         elem_classes="la-widget",
     )
     if isinstance(widget, Guess):
@@ -44,24 +42,29 @@ def add(widget: Widget, server: ServerState, lesson: str) -> None:
         sample.click(partial(_sample, server), None, shown, concurrency_limit=None, **QUIET)
 
 
-def _json(widget: Widget, models: Models, question: str = "") -> str:
+def data(widget: Widget, models: Models) -> dict[str, Any]:
+    """Return the fields with which `games.js` draws a widget. The costs are those of these models."""
     match widget:
         case Code():
             changed = {"marked": widget.marked, "source": widget.source.partition("#")[0]}
-            data = widget.model_dump(exclude={"marks"}) | changed
+            fields = widget.model_dump(exclude={"marks"}) | changed
         case Cost():
             curve = models.costs.target
             rows = [{"rows": n, "ms": 1e3 * curve.pass_s(n), "passes": curve.ratio(n)} for n in widget.rows]
-            data = {"rows": rows, "predict": widget.predict, "sum": _sum(widget, models)}
+            fields = {"rows": rows, "predict": widget.predict, "sum": _sum(widget, models)}
         case _:
-            data = widget.model_dump()
-    return json.dumps({**data, "kind": widget.kind, "say": widget.say, "vote": question})
+            fields = widget.model_dump()
+    return {**fields, "kind": widget.kind, "say": widget.say}
 
 
 def _sample(server: ServerState) -> Iterator[Any]:
     models = server.families.default.models
     for _, sampled in follow_job(lambda: cases(models, BY_ID["story"].prompt, seed=secrets.randbelow(1 << 30))):
-        yield _json(Guess(cases=tuple(sampled), say=CAPTION), models) if isinstance(sampled, list) else gr.skip()
+        yield (
+            json.dumps(data(Guess(cases=tuple(sampled), say=CAPTION), models))
+            if isinstance(sampled, list)
+            else gr.skip()
+        )
 
 
 def cases(models: Models, prompt: str, *, seed: int, most: int = 6) -> Iterator[list[Case]]:

@@ -29,6 +29,7 @@ from .widgets import KINDS, Fields, Quiz, Widget
 
 FOLDER = ASSETS / "lessons"
 TEACHER = FOLDER / "teacher.md"
+ANSWERS = FOLDER / "answers.md"  # only the teacher's page links to it
 REFERENCE = (FOLDER / "glossary.md", FOLDER / "bibliography.md")
 WORDS_PER_MINUTE = 200
 HEAD = re.compile(r"---\n(?P<fields>.*?)^---\n", re.DOTALL | re.MULTILINE)
@@ -70,12 +71,12 @@ def read(path: Path) -> Lesson:
     match, parts = HEAD.match(text), []
     if not match or text.count("```widget") != len(BLOCK.findall(text)):
         raise LessonError(path.name, text[:40], "begin with front matter between lines of ---; end every block.")
-    head, end = _fields(Head, match["fields"], f"{path.name} line 1"), match.end()
+    head, end = fields_of(Head, match["fields"], f"{path.name} line 1"), match.end()
     for block in BLOCK.finditer(text, end):
         location = f"{path.name} line {text.count(chr(10), 0, block.start()) + 1}"
         if block["kind"] not in KINDS:
             raise LessonError(f"{location}, widget", block["kind"], f"choose one of {', '.join(KINDS)}.")
-        widget = _fields(KINDS[block["kind"]], block["fields"], location)
+        widget = fields_of(KINDS[block["kind"]], block["fields"], location)
         parts += [text[end : block.start()].strip(), widget]
         end = block.end()
     parts = [part for part in (*parts, text[end:].strip()) if part]
@@ -86,23 +87,8 @@ def read(path: Path) -> Lesson:
 
 
 def pages() -> tuple[Lesson, ...]:
-    """Return all pages of the Learn tab: the lessons, the teacher's page, the glossary and the bibliography."""
+    """Return the pages that the Learn tab lists: the lessons, the teacher's page, the glossary and the bibliography."""
     return (*lessons(), *map(read, (TEACHER, *REFERENCE)))
-
-
-@cache
-def plan() -> tuple[dict[str, Any], ...]:
-    """Return the teacher's plan: {minute, title, recording, lesson} for each row of its table; None for a missing link."""
-    table = re.search(r"^## The plan\n(.*?)^## ", TEACHER.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)[1]
-    rows = re.findall(r"^\| (\d+) \| (.*?) \| (.*?) \|$", table, re.MULTILINE)
-    return tuple(
-        {
-            "minute": int(minute), "title": title,
-            "recording": (link := re.search(r"\(\?recording=([\w-]+)\)", shown)) and link[1],
-            "lesson": (link := re.search(r"\((\d\d-[\w-]+)\.md\)", shown)) and link[1],
-        }
-        for minute, title, shown in rows
-    )  # fmt: skip
 
 
 def _sentences(part: str | Widget) -> Iterator[str]:
@@ -122,7 +108,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _fields(model: type[Fields], text: str, location: str) -> Any:
+def fields_of(model: type[Fields], text: str, location: str) -> Any:
     """Read and check the YAML fields in `text`. Raises `LessonError` with `location` and the first wrong field."""
     try:
         fields = yaml.load(text, _Loader) or {}

@@ -8,14 +8,14 @@ import gradio as gr
 from markdown_it import MarkdownIt
 
 from ...core.events import SettingsError
+from ...core.numbers import counted
 from ...server.state import ServerState
-from ...trace import assets
 from .. import gradio_internals
 from ..lab import whatif
 from ..parts import QUIET, error_line, markup
-from . import dice, games, lanes
-from .lessons import TEACHER, WORDS_PER_MINUTE, Lesson, pages
-from .widgets import Bug, Dice, Race, Recording, WhatIf, Widget
+from . import deck, dice, games, lanes
+from .lessons import ANSWERS, TEACHER, WORDS_PER_MINUTE, Lesson, pages, read
+from .widgets import Bug, Dice, Plan, Race, Recording, WhatIf, Widget
 
 NAME = "learn"
 READER = MarkdownIt("commonmark").enable("table")
@@ -24,7 +24,7 @@ REGIONS = {
     "</table>": "</table></div>",
     "<pre>": '<pre tabindex="0" role="region" aria-label="code">',
 }
-PRINTED = ("Worksheet", "Answer key")  # sections of the teacher's page
+PRINTED = {TEACHER.stem: "Worksheet", ANSWERS.stem: "Answer key"}  # sections with a print button
 
 
 def tab(server: ServerState, learn: gr.Tab) -> gr.Textbox:
@@ -44,6 +44,8 @@ def tab(server: ServerState, learn: gr.Tab) -> gr.Textbox:
             def show(name: str) -> None:
                 if name in all_:
                     _lesson(all_[name], list(all_.values()), server)
+                elif name == ANSWERS.stem:
+                    _lesson(read(ANSWERS), [], server)
                 elif name:
                     markup(error_line(SettingsError("lesson", name[:200], f"choose one of {', '.join(all_)}.")))
 
@@ -53,25 +55,23 @@ def tab(server: ServerState, learn: gr.Tab) -> gr.Textbox:
 
 
 def _lesson(lesson: Lesson, all_: list[Lesson], server: ServerState) -> None:
-    summary = f"About {max(1, round(lesson.words / WORDS_PER_MINUTE))} minutes to read. {lesson.learn}"
+    summary = f"About {counted(max(1, round(lesson.words / WORDS_PER_MINUTE)), 'minute')} to read. {lesson.learn}"
     title = f'<h2 class="la-lessontitle" tabindex="-1">{html.escape(lesson.title)}</h2>'
     heading = f'{title}<p class="la-learns">{html.escape(summary)}</p>'
-    styles = f"<style>{assets.style('learn/widgets.css')}</style>"
     # Marks the lesson in the list.
     script = f"lookaheadPage.learn.shown(document.getElementById('la-lesson'), {json.dumps(lesson.name)});"
-    markup(styles + heading, js_on_load=script)
+    markup(heading, js_on_load=script)
     for part in lesson.parts:
         if isinstance(part, str):
             markup(f'<div class="la-read">{to_html(part)}</div>')
         else:
             with gr.Column(elem_classes=f"la-widgetbox la-{part.kind}"):
                 _widget(part, server, lesson.name)
-    if lesson.name == TEACHER.stem:
+    if printed := PRINTED.get(lesson.name):
         with gr.Row(elem_classes="la-do"):
-            for name in PRINTED:
-                js = f"() => lookaheadPage.learn.handout({json.dumps(name)})"
-                gr.Button(f"Print the {name.lower()}", scale=0).click(None, js=js, **QUIET)
-    if later := all_[all_.index(lesson) + 1 :]:
+            js = f"() => lookaheadPage.learn.handout({json.dumps(printed)})"
+            gr.Button(f"Print the {printed.lower()}", scale=0).click(None, js=js, **QUIET)
+    if lesson in all_ and (later := all_[all_.index(lesson) + 1 :]):
         markup(f'<p class="la-next"><a href="?lesson={later[0].name}">Next: {html.escape(later[0].title)}</a></p>')
 
 
@@ -100,6 +100,8 @@ def _widget(part: Widget, server: ServerState, lesson: str) -> None:
             lanes.bug(part, server)
         case Dice():
             dice.controls(part.bug)
+        case Plan():
+            markup(deck.plan_html(part.shows))
         case WhatIf():
             whatif.recording_sliders(part.recording, part.method, part.k, part.options)
         case _:

@@ -227,6 +227,12 @@ class Quiz(Widget):
         return self
 
 
+class Plan(Widget):
+    """A table of the teacher's plan (`deck.py`): the frames of a session, or the misconceptions that they correct."""
+
+    shows: Literal["1", "2", "short", "misconceptions"]
+
+
 KINDS: dict[str, type[Widget]] = {kind.__name__.lower(): kind for kind in Widget.__subclasses__()}
 
 

@@ -78,10 +78,11 @@ function end(log, event) {
 }
 
 /** The name of a lane: its server or its method. If several lanes have the method, with options or the lane's number.
- */
+    A lane with a bug is named after it. */
 function nameOf(lane, i, all) {
   if (lane.options?.server) return lane.options.server;
-  if (all.filter(other => other.method === lane.method).length < 2) return lane.method;
+  if (lane.options?.bug) return `${lane.method}, with the bug`;
+  if (all.filter(other => other.method === lane.method && !other.options?.bug).length < 2) return lane.method;
   const options = Object.entries(lane.options || {})
     .map(([option, value]) => (option === lane.method ? value : `${option} ${value}`))
     .join(", ");

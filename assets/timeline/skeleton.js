@@ -33,6 +33,7 @@ const KEYS = [
   ["[ ]", "slower, faster"],
   ["Enter", "in a lane: inspect its tokens; ← → move between tokens, Enter opens the pass, Escape leaves"],
   ["P", "large type for a projector, and the teacher’s plan"],
+  ["0 to 9", "at the pace “one pass”: the number of accepted tokens that you predict; Escape skips the question"],
   ["?", "this list"],
 ];
 
@@ -98,6 +99,7 @@ const scoreParts = () => ({
   scores: make("div.la-scores", {role: "table", "aria-label": "Lanes at the playhead"}),
   error: make("div.la-error", {hidden: ""}),
   strip: make("div.la-strip", HIDDEN),
+  stripbox: make("div.la-stripbox"),
   lanes: make("div.la-lanes"),
 });
 
@@ -112,7 +114,7 @@ const transportParts = () => ({
   faster: button("", "Faster playback", "+"),
   rate: make("span.la-rate"),
   teach: make("button.la-button.la-teach", {type: "button", "aria-pressed": "true"}, "teaching pace"),
-  onePass: toggle("one pass", false, {title: "Every pass takes two seconds"}),
+  onePass: toggle("one pass", false, {title: "Every pass takes two seconds. You predict its outcome first."}),
   pace: make("span.la-pace"),
   ask: button("la-ask", "Keys and help", "?"),
   help: help(),
@@ -171,8 +173,9 @@ export function skeleton(root) {
   const exportParts = [make("span.la-homeword", "export:"), ...Object.values(ui.exports), ui.file, ui.exportStatus];
   ui.home = group("la-home", "Export", ...exportParts);
   ui.details = make("details.la-verdict", {hidden: ""}, ui.verdict, ui.sums);
+  ui.stripbox.append(ui.strip);
   root.replaceChildren(
-    ...[ui.announcer, headBox(ui), ui.error, ui.strip, make("div.la-stage", ui.lanes, ui.scores)],
+    ...[ui.announcer, headBox(ui), ui.error, ui.stripbox, make("div.la-stage", ui.lanes, ui.scores)],
     ...[transportBox(ui), keyBox(ui)],
     make("div.la-foot", ui.pass, ui.open),
     ...[ui.panel, ui.details, ui.offer, ui.home, ui.cardbox, ui.help],

@@ -10,12 +10,13 @@ import {Lane} from "./lane.js";
 import {createLog, differenceOf, duration, EPSILON, isCode, isDone, isOneText, tokensOf} from "./log.js";
 import {frameAt} from "./player.js";
 import {Playhead} from "./playhead.js";
+import {asked, Question, verdictOf} from "./question.js";
 import {Scoreboard} from "./scoreboard.js";
 import {Selection} from "./selection.js";
-import {stateOf} from "./sentences.js";
+import {headlineAt, stateOf} from "./sentences.js";
 import {skeleton} from "./skeleton.js";
 import * as stored from "./stored.js";
-import {Strip} from "./strip.js";
+import {partsOf, Strip} from "./strip.js";
 import * as transport from "./transport.js";
 
 const LIVE_FRAME_MS = 100;
@@ -32,6 +33,7 @@ class Timeline {
   #closed = false;
   #drawn = {t: null, batches: null}; // values of the last frame
   #drawnTime = 0; // milliseconds
+  #question = null; // the pass with a question: {index, run, parts}
   #listeners = new AbortController();
   #host;
   #widths;
@@ -47,7 +49,8 @@ class Timeline {
     this.log = previous ? previous.log : createLog();
     this.ui = skeleton(root);
     this.chart = new Chart(root);
-    const callbacks = {moved: () => this.#draw(), ticked: () => this.#tick()};
+    const asks = () => !root.classList.contains("la-embedded");
+    const callbacks = {moved: () => this.#draw(), ticked: () => this.#tick(), asks};
     this.playhead = new Playhead(this.log, callbacks);
     this.feed = new Feed(this.log, host.read, host.first, {
       resend: async (run, received) => host.resend?.(run, received),
@@ -61,6 +64,8 @@ class Timeline {
     this.scoreboard = new Scoreboard(this.ui);
     this.transport = new transport.Transport(this.ui);
     this.strip = new Strip(this.ui.strip, () => this.selection.openCurrent());
+    this.question = new Question(count => this.#predict(count));
+    this.ui.stripbox.append(this.question.node);
     this.selection = new Selection({
       ...{log: this.log, ui: this.ui, changed: () => this.#draw()},
       seek: t => this.playhead.seek(t),
@@ -219,7 +224,7 @@ class Timeline {
     const problem = this.#isAtField ? "" : feed.problem;
     this.scoreboard.draw(log, frame, {state, restored, problem, isStale: this.#isStale});
     this.transport.draw(log, playhead, this.chart.axis(log));
-    const isFast = this.strip.draw(log, this.selection.lane, frame, playhead.playing ? playhead.speed : 0);
+    const isFast = this.#drawStrip(frame);
     this.selection.draw(frame, this.#lanes, isFast);
     home.draw(log, ui);
     this.#drawVerdict(frame);
@@ -227,14 +232,47 @@ class Timeline {
     for (const {text} of changed) text.toEnd();
   }
 
+  /** Draw the strip and the question about its pass. Returns whether passes are too short to be shown step by step. */
+  #drawStrip(frame) {
+    const {log, playhead, selection} = this;
+    const {question, answer} = playhead;
+    const lane = question === null && !answer ? selection.lane : log.lanes.length - 1;
+    const rate = playhead.playing ? playhead.speed : 0;
+    const isFast = this.strip.draw(log, lane, frame, {rate, question, answer});
+    this.question.show(question === null ? null : this.#asked(question));
+    return isFast;
+  }
+
+  /** The pass with a question, as `partsOf` returns it; announced when it is new. */
+  #asked(index) {
+    if (this.#question?.index !== index || this.#question.run !== this.log.run) {
+      this.#question = {index, run: this.log.run, parts: partsOf(this.log.lanes.at(-1).steps[index])};
+      const {drafted} = this.#question.parts;
+      const text = drafted.map(token => token.text).join("");
+      setText(this.ui.announcer, `The draft is “${text}”: ${asked(this.#question.parts)} Press a digit.`);
+    }
+    return this.#question.parts;
+  }
+
+  /** Show the outcome after the reader's prediction. */
+  #predict(count) {
+    setText(this.ui.announcer, verdictOf(this.#question.parts, count));
+    this.playhead.predict(count);
+  }
+
   /** Show the verdict when the playhead has reached the end; it stays visible. */
   #drawVerdict(frame) {
     const {log, ui} = this;
     const verdict = log.end?.verdict;
     if (!verdict || !(frame.atEnd || log.stopped) || !ui.details.hidden) return;
-    setText(ui.verdict, verdict.sentence || "");
     const details = (log.end.agreement || []).map(badge => badge?.detail).filter(Boolean);
-    ui.sums.replaceChildren(...[...(verdict.arithmetic || []), ...details].map(line => make("p", line)));
+    const {number, label} = headlineAt(log, frame);
+    const hasSpeedup = Boolean(number) || !label; // a text that differs has no speedup
+    const {badge} = log.end.agreement?.at(-1) || {};
+    setText(ui.verdict, hasSpeedup ? verdict.sentence || "" : `No speedup is reported, because the text ${badge}.`);
+    ui.sums.replaceChildren(
+      ...[...(hasSpeedup ? verdict.arithmetic || [] : []), ...details].map(line => make("p", line)),
+    );
     ui.details.hidden = false;
     this.#suggest();
   }
@@ -258,7 +296,7 @@ class Timeline {
     const step = (direction, isOfAll) =>
       log.lanes.length && playhead.step(direction, isOfAll ? -1 : this.selection.lane);
     transport.connect({ui, playhead, step, on});
-    listen({parts: {root: ui.root, scrub: ui.scrub, main}, playhead, step, help, on});
+    listen({parts: {root: ui.root, scrub: ui.scrub, main}, playhead, question: this.question, step, help, on});
     home.connect({log, ui, host, receive: text => feed.receive(text), timeNow: () => playhead.t});
     on(ui.ask, "click", help);
     on(ui.open, "click", () => this.selection.openCurrent());

@@ -116,8 +116,13 @@ function addStep(lane, step, clock_s) {
   if (step.finish) lane.finish = step.finish;
 }
 
-/** The position of the first token at which two lanes differ; -1 if they are the same as far as both have written. */
-export const differenceOf = (a, b) => a.ids.slice(0, b.ids.length).findIndex((id, i) => id !== b.ids[i]);
+/** The position of the first token at which two lanes differ; -1 if they are the same as far as both have written. A
+    token after the other lane's end differs too. */
+export function differenceOf(a, b) {
+  const [most, least] = a.ids.length > b.ids.length ? [a, b] : [b, a];
+  const difference = least.ids.findIndex((id, i) => id !== most.ids[i]);
+  return difference < 0 && least.finish && most.ids.length > least.ids.length ? least.ids.length : difference;
+}
 
 /** Whether a race can be shown as one text: naive and a second lane, whose tokens are the same so far. */
 export function isOneText({lanes, header}) {

@@ -6,8 +6,7 @@ import {cost} from "./cost.js";
 import * as costs from "./figures/costs.js";
 import * as matching from "./figures/matching.js";
 import * as overlap from "./figures/overlap.js";
-import * as pencil from "./figures/pencil.js";
-import * as shelf from "./figures/shelf.js";
+import * as pass from "./figures/pass.js";
 import * as weights from "./figures/weights.js";
 import * as jacobi from "./figures/window.js";
 import {guess} from "./guess.js";
@@ -71,14 +70,13 @@ function code({title, source, first, marked, text: lines}) {
 
 const FIGURES = {
   weights,
-  pencil,
-  shelf,
+  pass,
   overlap,
   matching,
   window: jacobi,
   costs,
 };
-const figure = data => FIGURES[data.figure].figure();
+const figure = data => FIGURES[data.figure].figure(data);
 
 const KINDS = {figure, guess, cost, quiz, code};
 

@@ -162,7 +162,8 @@ class WhatIf(Widget):
 class Code(Widget):
     """A listing: `text`, or the definition `source`, "lookahead/package/file.py#function" or "#Class.method".
 
-    `first` is the number of its first line. Lines that contain one of `marks` are marked.
+    `first` is the number of its first line. Lines that contain one of `marks` are marked; with `ask`, only after the reader
+    has selected lines.
     """
 
     text: str
@@ -170,6 +171,7 @@ class Code(Widget):
     title: str = ""
     marks: tuple[str, ...] = ()
     first: int = 1
+    ask: bool = False
 
     @model_validator(mode="before")
     @classmethod

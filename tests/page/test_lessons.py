@@ -87,7 +87,9 @@ def test_links_are_internal_and_valid(name):
             assert_link(query)
         elif target.startswith("#"):
             assert target[1:] in PARTS
-            assert any(figure.figure == "pass" for figure in widgets(kinds.Figure, named(name))), "it outlines a drawing"
+            assert any(figure.figure == "pass" for figure in widgets(kinds.Figure, named(name))), (
+                "it outlines a drawing"
+            )
         else:
             assert (FOLDER / target).is_file(), target
             assert target != f"{name}.md"
@@ -297,11 +299,17 @@ def pass_by_rules(figure, text, draft):
 def test_lesson_2_passes_of_the_figure_agree_with_the_real_rule():
     figure = next(figure for figure in widgets(kinds.Figure, LESSONS[1]) if figure.figure == "pass")
     assert pass_by_rules(figure, ["The"], figure.draft.split()) == ["quick", "brown", "dog"]
-    assert pass_by_rules(figure, "The quick brown dog".split(), "sleeps in the sun".split()) == "sleeps in the sun .".split()
+    assert pass_by_rules(figure, ["The", "quick", "brown", "dog"], ["sleeps", "in", "the", "sun"]) == [
+        "sleeps",
+        "in",
+        "the",
+        "sun",
+        ".",
+    ]
     assert "two passes of the target write 8 tokens: 4 per pass" in text(2)
-    written = " ".join(re.search(r"^> (The → .*?)\n\n", text(2), re.MULTILINE | re.DOTALL)[1].split())
+    written = re.search(r"^> (The → .*?)\n\n", text(2), re.MULTILINE | re.DOTALL)[1].replace("\n> ", " ")
     rules = {key.lower(): word for key, word in (rule.split(" → ") for rule in re.split(r" ?, ", written))}
-    assert figure.rules == {**rules, "the": "quick"}, "the table in the text"
+    assert figure.rules == rules, "the table in the text"
     for other in widgets(kinds.Figure, LESSONS[0], LESSONS[2], LESSONS[6], LESSONS[8]):
         if other.figure == "pass":
             assert pass_by_rules(other, other.text.split(), other.draft.split())

@@ -74,6 +74,7 @@ function bars(title) {
   const show = shares =>
     columns.forEach(({fill, value}, i) => {
       fill.style.height = percent(shares?.[i] ?? 0);
+      fill.hidden = !shares?.[i];
       setText(value, shares ? hundredths(shares[i]) : "—");
     });
   const row = part("la-f-levels", ...columns.map(({node}) => node));

@@ -27,8 +27,10 @@ function outcomeLines(columns, outcome) {
   const {first, own} = writtenColumns(outcome);
   const marks = columns.map(i => {
     const kind = outcomes[i];
-    const text = kind ? `${MARKS[kind]} ${NAMES[kind]}` : isFull && i === own ? "bonus" : "";
-    return make("td", {"data-kind": kind || "own"}, make(`span.la-s-${kind ? "mark" : "name"}`, text));
+    if (!kind) return make("td", make("span.la-s-name", isFull && i === own ? "bonus" : ""));
+    // As in the strip, a state has its name where it occurs first.
+    const name = outcomes.indexOf(kind) === i ? [" ", make("span.la-f-name", NAMES[kind])] : [];
+    return make("td", {"data-kind": kind}, make("span.la-s-mark", MARKS[kind], ...name));
   });
   const words = columns.map(i => {
     if (written[i - first] === undefined) return make("td");
@@ -55,18 +57,21 @@ export function table({text, draft}, outcome, width) {
     line("row", "rows", cells(String), "la-f-numbers"),
     line("input", "rows", cells(input)),
     line(
-      "the target predicts",
+      "prediction",
       "predictions",
       cells(i => outcome?.predictions[i] ?? "?"),
     ),
-    line("the draft", "draft", drafted),
+    line("draft", "draft", drafted),
     ...(outcome ? outcomeLines(columns, outcome) : []),
   );
 }
 
 /** The boxes of the cache: before the pass without the last word, and after it with the kept and the dropped rows. */
 export function cacheBoxes({text, draft}, outcome) {
-  if (!outcome) return text.slice(0, -1).map(word => make("span.la-f-kept", word));
+  if (!outcome) {
+    const words = text.slice(0, -1).map(word => make("span.la-f-kept", word));
+    return words.length ? words : [make("span.la-g-small", "empty, because row 0 is not in it yet")];
+  }
   const {accepted, kept} = outcome;
   return [...text, ...draft].map((word, i) => {
     if (i >= kept) return make("span.la-f-kept.la-f-swept", `✕ ${word}`);

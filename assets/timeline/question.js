@@ -13,12 +13,10 @@ export const asked = ({drafted}) =>
 export function verdictOf(parts, guess) {
   const [accepted, total] = [acceptedOf(parts), parts.drafted.length];
   const isRight = guess === accepted;
-  const opening = isRight ? "Right: " : `Not right, you chose ${guess}: `;
-  const verb = accepted === 1 ? "is" : "are";
-  if (accepted === total) return `${opening}${total === 1 ? "it is" : `all ${total} are`} accepted.`;
-  const rejected = total === 1 ? "it is rejected" : `token ${accepted + 1} is the first rejected one`;
-  const end = accepted + 1 < total ? ", and later tokens are not tested" : "";
-  return `${opening}${accepted} ${verb} accepted; ${rejected}${end}.`;
+  const opening = isRight ? "Right:" : `Not right, you chose ${guess}:`;
+  if (accepted === total) return `${opening} ${total === 1 ? "it is" : `all ${total} are`} accepted.`;
+  if (total === 1) return `${opening} it is rejected.`;
+  return `${opening} ${accepted} of ${total} accepted, because token ${accepted + 1} is rejected.`;
 }
 
 /** The row of numbers. `choose(number)` is called with the reader's choice. */

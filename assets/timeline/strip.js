@@ -133,9 +133,10 @@ export class Strip {
     if (this.#pass?.index !== index) this.#build(index, step);
     const {parts, columns, more} = this.#pass;
     const [title, description] = step.kind === "prefill" ? ["", "The prompt has been read."] : caption(parts, phase);
+    const isAnswered = guess !== null;
     setText(this.#title, isAsked ? "Predict" : title);
-    setText(this.#description, isAsked ? asked(parts) : guess === null ? description : verdictOf(parts, guess));
-    this.node.classList.toggle("la-s-answered", guess !== null);
+    setText(this.#description, isAsked ? asked(parts) : isAnswered ? verdictOf(parts, guess) : description);
+    this.node.classList.toggle("la-s-answered", isAnswered);
     this.#boxes.dataset.phase = phase;
     columns.forEach((node, i) => {
       const token = parts.drafted[i];

@@ -275,6 +275,9 @@ class Timeline {
     );
     ui.details.hidden = false;
     this.#suggest();
+    if (hasSpeedup) return;
+    const naive = log.lanes.find(lane => lane.naive);
+    for (const {text} of this.#lanes) text.toToken(differenceOf(naive, log.lanes.at(-1)));
   }
 
   /** Suggest the presets after this one. */

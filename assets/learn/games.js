@@ -58,8 +58,8 @@ function listing({title, source, first, marked, text: lines}, selected = []) {
   // The style sheet draws the numbers, so they are never selected. Marks are elements, for screen readers.
   const nodes = lines.split("\n").map((line, i) => {
     const tag = marked.includes(first + i) ? "mark" : "span";
-    const sign = selected.includes(first + i) ? {"data-chosen": tag === "mark" ? "✓" : "✕"} : {};
-    return make(`${tag}.la-g-codeline`, {"data-line": first + i, ...sign}, `${line}\n`);
+    const chosen = selected.includes(first + i) ? ".la-g-chosen" : "";
+    return make(`${tag}.la-g-codeline${chosen}`, {"data-line": first + i}, `${line}\n`);
   });
   const block = make("code", ...nodes);
   block.style.setProperty("--la-g-digits", `${String(first + nodes.length - 1).length}ch`);

@@ -1,26 +1,23 @@
 /* marks.js: a listing whose wrong lines the reader selects before the marks are shown. */
 
 import {make, setAttr, setText} from "../page/dom.js";
-import {count} from "../page/numbers.js";
 import {button, live, part} from "./widget.js";
 
-/** A sentence on the selected lines: how many of the marked ones are among them, and how many are not marked. */
+/** Sentences on the selected lines: how many of the marked ones are among them, and which are not marked. */
 function verdictOf(selected, marked) {
-  const right = selected.filter(line => marked.includes(line)).length;
-  const wrong = selected.length - right;
-  const others = wrong ? ` ${count(wrong, "line")} that you selected ${wrong === 1 ? "is" : "are"} not marked.` : "";
-  return `You selected ${right} of the ${marked.length} marked lines.${others}`;
+  const [right, wrong] = [true, false].map(isMarked => selected.filter(line => marked.includes(line) === isMarked));
+  const others = wrong.length ? ` Not marked, but selected: ${wrong.join(", ")}.` : "";
+  const key = selected.length ? " A dashed outline shows your selection." : "";
+  return `You selected ${right.length} of the ${marked.length} marked lines.${others}${key}`;
 }
 
 /** The lines as toggle buttons, with one tab stop: the arrow keys move between them. */
 function lineButtons(lines, first) {
-  const nodes = lines.map((line, i) =>
-    make(
-      "button.la-g-codeline",
-      {type: "button", "data-line": first + i, "aria-pressed": "false", tabindex: i ? "-1" : "0"},
-      line,
-    ),
-  );
+  const nodes = lines.map((line, i) => {
+    const name = line.trim() ? {} : {"aria-label": "an empty line"};
+    const state = {type: "button", "aria-pressed": "false", tabindex: i ? "-1" : "0"};
+    return make("button.la-g-codeline", {...state, ...name, "data-line": first + i}, line);
+  });
   const toggle = node => setAttr(node, "aria-pressed", String(node.getAttribute("aria-pressed") !== "true"));
   for (const [i, node] of nodes.entries()) {
     node.addEventListener("click", () => toggle(node));

@@ -11,7 +11,7 @@ const SLOW_S = 2; // of the reader's time, for a pass in slow motion
 const SLOW_PASSES = 3;
 const EASING = 0.65; // factor of the next passes' seconds
 const PAUSE = 0.45; // share of a slow pass in which its outcome is shown without motion
-const READ_S = 3; // of the reader's time, for the outcome after a prediction
+const READ_S = 3; // of the reader's time: how long an outcome is shown after a prediction
 const ASKED = 0.999; // share of a pass after which the reader predicts its outcome
 const LONGEST_FRAME_S = 0.25; // so that a tab that was hidden does not jump
 
@@ -71,8 +71,8 @@ export class Playhead {
     this.question = this.answer = null;
   }
 
-  /** The pass in slow motion at `t`: {index, start, end, speed, readerSeconds}; null if there is none, or if the rate is
-      slow enough. A recording starts with slow passes, each next one faster; with `onePass`, all passes are slow. */
+  /** The pass in slow motion at `t`: {index, start, end, speed, readerSeconds}; null if there is none, or if the rate
+      is slow enough. A recording starts with slow passes, each next one faster; with `onePass`, all passes are slow. */
   get slowed() {
     const lane = this.#log.lanes.at(-1);
     if (!lane || lane.naive || !(this.onePass || (this.teaching && !this.#log.live))) return null;

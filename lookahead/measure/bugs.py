@@ -235,8 +235,8 @@ class BrokenRace(Race):
 
     def __init__(self, bug: Bug, models: Models, prompt: Any, methods: Sequence[Any], options: dict[str, Any]):
         super().__init__(models, prompt, methods, options)
-        last = self._lanes[-1]
-        self._lanes[-1] = BrokenLane(bug, models, prompt, last.method, self.settings, last.options)
+        *correct, last = self._lanes
+        self._lanes = [*correct, BrokenLane(bug, models, prompt, last.method, self.settings, last.options)]
 
 
 def race(models: Models, prompt: Any, bug: Bug, methods: Sequence[str] = ("naive", "draft"), **options: Any) -> Race:

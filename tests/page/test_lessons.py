@@ -307,8 +307,8 @@ def test_lesson_2_passes_of_the_figure_agree_with_the_real_rule():
         ".",
     ]
     assert "two passes of the target write 8 tokens: 4 per pass" in text(2)
-    written = re.search(r"^> (The → .*?)\n\n", text(2), re.MULTILINE | re.DOTALL)[1].replace("\n> ", " ")
-    rules = {key.lower(): word for key, word in (rule.split(" → ") for rule in re.split(r" ?, ", written))}
+    written = re.findall(r"`([^`]+) → ([^`]+)`", text(2))
+    rules = {key.lower(): word for key, word in written}
     assert figure.rules == rules, "the table in the text"
     for other in widgets(kinds.Figure, LESSONS[0], LESSONS[2], LESSONS[6], LESSONS[8]):
         if other.figure == "pass":

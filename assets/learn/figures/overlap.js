@@ -105,10 +105,11 @@ export function figure() {
     excess.show(excessOf(p, q));
     normalized.show(left);
     const overlap = hundredths(sum(common));
-    const distance = `Total variation TV = 1 − ${overlap} = ${hundredths(Math.max(0, 1 - sum(common)))}, the probability of a rejection.`;
+    const distance = hundredths(Math.max(0, 1 - sum(common)));
+    const variation = `Total variation TV = 1 − ${overlap} = ${distance}, the probability of a rejection.`;
     const note = left ? "" : " The residual is empty.";
     const after = title && ` ${title}: ${listed(results)}.`;
-    setText(summary, `Overlap ${overlap}, the probability of acceptance. ${distance}${note}${after}`);
+    setText(summary, `Overlap ${overlap}, the probability of acceptance. ${variation}${note}${after}`);
   }
 
   draw();

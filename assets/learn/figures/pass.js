@@ -29,7 +29,7 @@ export function predictionAfter(words, rules) {
 }
 
 /** The outcome of a pass over the last word of `text` and the draft: {predictions, outcomes, accepted, written, kept,
-    isRight}. `kept` is the number of words in the cache after the pass; `isRight` is false if text or cache is wrong. */
+    isRight}. `kept` is the number of words in the cache after the pass; `isRight` is false for a wrong text. */
 export function passOf({text, draft, rules, bug = ""}) {
   const read = [...text, ...draft];
   const predictions = [null, ...draft].map((_, i) => predictionAfter(read.slice(0, text.length + i), rules));
@@ -52,7 +52,7 @@ export function explain({draft, bug}, {predictions, accepted, written}) {
   if (!total) return "Without a draft, the pass writes one token: naive decoding.";
   if (accepted === total) {
     const lost = bug === "bonus-lost" ? " With the bug, it is not written." : "";
-    return `All ${total} accepted. The target’s prediction after the last row, “${predictions.at(-1)}”, is the bonus.${lost}`;
+    return `All ${total} accepted. The prediction after the last row, “${predictions.at(-1)}”, is the bonus.${lost}`;
   }
   const counted = accepted ? `${accepted} of ${total} accepted.` : "The first drafted token is rejected.";
   const wrong = draft[accepted];
@@ -225,11 +225,12 @@ class Pass {
   #ofCache({kept, written}) {
     const read = [...this.#text, ...this.#draft].slice(0, kept);
     const rule = this.#bug === "no-rollback" ? "With the bug, the rejected rows stay" : "The rejected rows are dropped";
-    return `${rule}: ${count(kept, "word")} in the cache. The next pass continues: “${[...read, written.at(-1)].join(" ")}”.`;
+    const next = [...read, written.at(-1)].join(" ");
+    return `${rule}: ${count(kept, "word")} in the cache. The next pass continues: “${next}”.`;
   }
 }
 
-/** Replace the buttons of a group. The focus stays on the button with the same text, or else on the last enabled one. */
+/** Replace the buttons of a group. The focus stays on the button with the same text, or on the last enabled one. */
 function fill(node, title, buttons) {
   const focused = node.contains(document.activeElement) ? document.activeElement.textContent : null;
   setAttr(node, "role", "group");

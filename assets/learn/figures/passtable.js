@@ -8,7 +8,7 @@ import {MARKS, NAMES} from "../../timeline/boxes.js";
 const line = (label, part, cells, className = "") =>
   make(`tr.${className}`, {"data-part": part}, make("th", {scope: "row"}, label), ...cells);
 
-/** The columns at which tokens are written: {first, own}; `own` is the column of the target's own token, -1 for none. */
+/** The columns at which tokens are written: {first, own}; `own` is that of the target's own token, -1 for none. */
 function writtenColumns({accepted, written, outcomes}) {
   const isLost = written.length === outcomes.length && accepted === outcomes.length; // the bonus
   return {first: isLost ? 0 : accepted + 1 - written.length, own: isLost ? -1 : accepted};

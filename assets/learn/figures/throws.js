@@ -1,5 +1,5 @@
-/* throws.js: random throws of the rejection rule: a word drawn from q is accepted, or replaced by a draw from the residual.
- */
+/* throws.js: random throws of the rejection rule: a word drawn from q is accepted, or replaced by a draw from the
+   residual. */
 
 import {make, setText} from "../../page/dom.js";
 import {count} from "../../page/numbers.js";
@@ -55,8 +55,8 @@ function describe({drafted, isAccepted, written}) {
   return `${start} It was rejected, and ${WORDS[written]} was drawn from the residual.`;
 }
 
-/** The buttons that throw, the last throw and the table of all. `distributions()` returns [p, q, residual]; `changed()` is
-    called after throws. */
+/** The buttons that throw, the last throw and the table of all. `distributions()` returns [p, q, residual];
+    `changed()` is called after throws. */
 export class Throws {
   #all = [];
   #last = make("p");

@@ -151,6 +151,17 @@ export class Playhead {
     return this.t <= timeOfQuestion(pass);
   }
 
+  /** Show the moment before the outcome of a pass of the last lane, and ask for its outcome. */
+  ask(index) {
+    const {starts, ends} = this.#log.lanes.at(-1);
+    this.#forget();
+    this.t = timeOfQuestion({start: starts[index], end: ends[index]});
+    this.onePass = true;
+    this.teaching = false;
+    this.question = this.#asked = index;
+    this.#moved();
+  }
+
   /** Play on after the reader's prediction: the number of accepted tokens; null to skip the question. */
   predict(count) {
     if (this.question === null) return;

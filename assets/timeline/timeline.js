@@ -16,7 +16,7 @@ import {Selection} from "./selection.js";
 import {headlineAt, stateOf} from "./sentences.js";
 import {skeleton} from "./skeleton.js";
 import * as stored from "./stored.js";
-import {partsOf, Strip} from "./strip.js";
+import {isPartlyAccepted, partsOf, Strip} from "./strip.js";
 import * as transport from "./transport.js";
 
 const LIVE_FRAME_MS = 100;
@@ -121,11 +121,18 @@ class Timeline {
     const linked = this.#isFirst && this.main ? home.linkedTime(log) : null;
     this.#isFirst = !log.run;
     if (linked !== null) this.playhead.seek(linked);
-    else if (log.pass) this.playhead.seek(last.ends[last.passes.indexOf(log.pass)] || 0);
+    else if (log.pass) this.#showPass(last, last.passes.indexOf(log.pass));
     else if (this.main || log.live) this.playhead.play(log.lanes.length > 0);
     else this.playhead.seek(duration(log));
     const left = this.main && !log.live && stored.takePlayhead(log.run);
     if (left) this.#resume(left);
+  }
+
+  /** Show a pass of the last lane. In a lesson, the reader first predicts how much of its draft is accepted. */
+  #showPass(lane, index) {
+    const step = lane.steps[index];
+    if (!this.main && step && isPartlyAccepted(step)) this.playhead.ask(index);
+    else this.playhead.seek(lane.ends[index] || 0);
   }
 
   /** Build one text for both lanes if they write the same, or a text per lane. */
@@ -225,7 +232,7 @@ class Timeline {
     this.scoreboard.draw(log, frame, {state, restored, problem, isStale: this.#isStale});
     this.transport.draw(log, playhead, this.chart.axis(log));
     const isFast = this.#drawStrip(frame);
-    this.selection.draw(frame, this.#lanes, isFast);
+    this.selection.draw(frame, this.#lanes, isFast, playhead.question);
     home.draw(log, ui);
     this.#drawVerdict(frame);
     this.chart.draw(log, frame);

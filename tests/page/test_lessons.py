@@ -588,9 +588,10 @@ def test_lesson_8_the_code_runs(monkeypatch, capsys):
 def test_lesson_9_each_bug_has_its_effect(models, bug):
     """With the widgets' settings, a bug in the text changes the text, and a bug in the speed does not."""
     scenario_of_bug = next(scenario for scenario in SCENARIOS if scenario.id == bug.scenario)
-    running = bugs.race(models, scenario_of_bug.prompt, bugs.find(bug.bug), ["naive", "draft"], **bug.settings)
+    running = bugs.race(models, scenario_of_bug.prompt, bugs.find(bug.bug), ["naive", "draft", "draft"], **bug.settings)
     trace = finished(running)
-    naive, broken = trace.lanes
+    naive, correct, broken = trace.lanes
+    assert correct.tokens == naive.tokens and broken.options["bug"] == bug.bug, "only the last lane has the bug"
     harm = bugs.find(bug.bug).harm
     if harm == bugs.TEXT:
         assert naive.tokens != broken.tokens

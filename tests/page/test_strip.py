@@ -113,6 +113,7 @@ def test_one_pass_asks_for_the_outcome_before_it_is_shown(page):
     state = page.evaluate("lookahead.state()")
     assert not state["playing"] and 0.0199 < state["t"] < 0.02, "a moment before the outcome"
     expect(page.locator(".la-s-mark").first).to_be_hidden()
+    assert "accepted" not in page.inner_text(".la-passline")
     assert page.inner_text(".la-s-caption").split() == ["Predict", "how", "many", "of", "the", "4", "are", "accepted?"]
     assert [rule for rule, *_ in serious(page) if rule != "label"] == [], "the fake form has no label"
     page.keyboard.press("3")

@@ -9,7 +9,7 @@ import {Throws, WORDS} from "./throws.js";
 
 const KEY = [
   "Left bar: p, the target’s. Right bar, dashed: q, the drafter’s. Drag their ends. ",
-  "Filled: the overlap. Black line: the result of the throws.",
+  "Filled: the overlap. The short line at the side is the result of the throws.",
 ];
 
 /** Set one share. The others are scaled in proportion, or equal if all of them were 0. */

@@ -151,7 +151,7 @@ export class Playhead {
     return this.t <= timeOfQuestion(pass);
   }
 
-  /** Show the moment before the outcome of a pass of the last lane, and ask for its outcome. */
+  /** Show the moment before the outcome of a pass of the last lane, with the question about it. */
   ask(index) {
     const {starts, ends} = this.#log.lanes.at(-1);
     this.#forget();

@@ -97,8 +97,8 @@ export class Selection {
     cardbox.style.top = `${(isBelow ? below : token.top - height - GAP) - figure.top}px`;
   }
 
-  /** Draw the current pass of a frame. `isFast` is true if passes are too short to be read. `question` is the pass of the
-      last lane whose outcome the reader predicts: until then, the pass before it is current. */
+  /** Draw the current pass of a frame. `isFast` is true if passes are too short to be read. `question` is the pass of
+      the last lane whose outcome the reader predicts: until then, the pass before it is current. */
   draw(frame, lanes, isFast, question) {
     const {lane} = this;
     const view = frame.lanes[lane];

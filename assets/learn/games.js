@@ -8,13 +8,13 @@ import * as costs from "./figures/costs.js";
 import * as counters from "./figures/counters.js";
 import * as matching from "./figures/matching.js";
 import * as overlap from "./figures/overlap.js";
-import * as pencil from "./figures/pencil.js";
-import * as shelf from "./figures/shelf.js";
+import * as pass from "./figures/pass.js";
 import * as towers from "./figures/towers.js";
 import * as tree from "./figures/tree.js";
 import * as weights from "./figures/weights.js";
 import * as jacobi from "./figures/window.js";
 import {guess} from "./guess.js";
+import {question} from "./marks.js";
 import {button, classVote, live, part, text} from "./widget.js";
 
 function quiz({question, answers}, hooks) {
@@ -52,31 +52,34 @@ async function copy(source, node) {
   }
 }
 
-/** A listing whose first line has the number `first`; `marked` are numbers of lines. */
-function code({title, source, first, marked, text: lines}) {
+/** A listing; with `ask`, the reader first selects the lines that may be marked. */
+const code = data => (data.ask ? [question(data, selected => listing(data, selected))] : listing(data));
+
+/** A listing whose first line has the number `first`; `marked` and `selected` are numbers of lines. */
+function listing({title, source, first, marked, text: lines}, selected = []) {
   const origin = source ? `${source}, from line ${first}` : "";
   const name = title || origin || "Listing";
   // The style sheet draws the numbers, so they are never selected. Marks are elements, for screen readers.
   const nodes = lines.split("\n").map((line, i) => {
     const tag = marked.includes(first + i) ? "mark" : "span";
-    return make(`${tag}.la-g-codeline`, {"data-line": first + i}, `${line}\n`);
+    const chosen = selected.includes(first + i) ? ".la-g-chosen" : "";
+    return make(`${tag}.la-g-codeline${chosen}`, {"data-line": first + i}, `${line}\n`);
   });
-  const listing = make("code", ...nodes);
-  listing.style.setProperty("--la-g-digits", `${String(first + nodes.length - 1).length}ch`);
+  const block = make("code", ...nodes);
+  block.style.setProperty("--la-g-digits", `${String(first + nodes.length - 1).length}ch`);
   const outcome = make("span.la-g-small", {role: "status"});
-  const copyLines = async () => setText(outcome, await copy(lines, listing));
+  const copyLines = async () => setText(outcome, await copy(lines, block));
   const titles = [title && text("la-g-title", title), origin && text("la-g-small", origin)].filter(Boolean);
   const copier = button("copy", copyLines, {"aria-label": `copy: ${name}`});
   const head = part("la-g-head", part("la-g-titles", ...titles), outcome, copier);
   const label = marked.length ? `${name}; marked lines: ${marked.join(", ")}` : name;
   const attributes = {tabindex: "0", role: "region", "aria-label": label};
-  return [head, make("div.la-g-listing", attributes, make("pre", listing))];
+  return [head, make("div.la-g-listing", attributes, make("pre", block))];
 }
 
 const FIGURES = {
   weights,
-  pencil,
-  shelf,
+  pass,
   overlap,
   matching,
   window: jacobi,
@@ -85,7 +88,7 @@ const FIGURES = {
   counters,
   tree,
 };
-const figure = (data, hooks) => [...FIGURES[data.figure].figure(), ...classVote(data, hooks)];
+const figure = (data, hooks) => [...FIGURES[data.figure].figure(data), ...classVote(data, hooks)];
 
 const KINDS = {figure, guess, cost, quiz, code, exercise};
 

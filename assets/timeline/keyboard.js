@@ -16,8 +16,8 @@ function isForTimeline(event, {root, scrub, main}) {
 }
 
 /** `parts` is {root, scrub, main}; `step(direction, isOfAll)` seeks the next pass; `on(node, type, handler)` listens
-    until the timeline is destroyed. */
-export function listen({parts, playhead, step, help, on}) {
+    until the timeline is destroyed. While the `question` is shown, digits answer it and Escape skips it. */
+export function listen({parts, playhead, question, step, help, on}) {
   const actions = {
     " ": () => playhead.toggle(),
     ArrowLeft: ({shiftKey}) => step(-1, shiftKey),
@@ -29,9 +29,12 @@ export function listen({parts, playhead, step, help, on}) {
     "?": help,
   };
   on(document, "keydown", event => {
-    const action = isForTimeline(event, parts) && actions[event.key];
-    if (!action) return;
+    if (!isForTimeline(event, parts)) return;
+    const isQuestion = playhead.question !== null;
+    const isAnswer = isQuestion && /^\d$/.test(event.key) && question.press(Number(event.key));
+    const action = isQuestion && event.key === "Escape" ? () => playhead.predict(null) : actions[event.key];
+    if (!isAnswer && !action) return;
     event.preventDefault();
-    action(event);
+    if (!isAnswer) action(event);
   });
 }

@@ -10,6 +10,7 @@ import {TokenPointer} from "./pointer.js";
 import {finish, plainName, prefill, promptOf} from "./sentences.js";
 
 const AT_END = 40; // pixels from the end within which the text follows new tokens
+const MARGIN = 80; // pixels above a token that is scrolled to
 const HANGING = ["rejected", "unvisited", "note"]; // parts of a pass that are not in the text
 const NOTHING = {inFlight: -1, ghosts: 0, sweep: null};
 
@@ -192,6 +193,15 @@ export class Lane {
     this.#marked?.classList.remove("la-marked");
     this.#marked = index < 0 ? null : this.#pass(index);
     this.#marked?.classList.add("la-marked");
+  }
+
+  /** Scroll to the token at a position of the text, which is then not followed to its end. */
+  toToken(position) {
+    const token = this.#tokens[Math.min(position, this.#tokens.length - 1)];
+    if (!token) return;
+    this.#follows = false;
+    const [line, box] = [token, this.scroll].map(node => node.getBoundingClientRect().top);
+    this.scroll.scrollTop += line - box - MARGIN;
   }
 
   /** Mark the token at which this text differs from naive's; -1 for none. */

@@ -78,10 +78,11 @@ function end(log, event) {
 }
 
 /** The name of a lane: its server or its method. If several lanes have the method, with options or the lane's number.
- */
+    A lane with a bug is named after it. */
 function nameOf(lane, i, all) {
   if (lane.options?.server) return lane.options.server;
-  if (all.filter(other => other.method === lane.method).length < 2) return lane.method;
+  if (lane.options?.bug) return `${lane.method}, with the bug`;
+  if (all.filter(other => other.method === lane.method && !other.options?.bug).length < 2) return lane.method;
   const options = Object.entries(lane.options || {})
     .map(([option, value]) => (option === lane.method ? value : `${option} ${value}`))
     .join(", ");
@@ -115,8 +116,13 @@ function addStep(lane, step, clock_s) {
   if (step.finish) lane.finish = step.finish;
 }
 
-/** The position of the first token at which two lanes differ; -1 if they are the same as far as both have written. */
-export const differenceOf = (a, b) => a.ids.slice(0, b.ids.length).findIndex((id, i) => id !== b.ids[i]);
+/** The position of the first token at which two lanes differ; -1 if they are the same as far as both have written. A
+    token after the other lane's end differs too. */
+export function differenceOf(a, b) {
+  const [most, least] = a.ids.length > b.ids.length ? [a, b] : [b, a];
+  const difference = least.ids.findIndex((id, i) => id !== most.ids[i]);
+  return difference < 0 && least.finish && most.ids.length > least.ids.length ? least.ids.length : difference;
+}
 
 /** Whether a race can be shown as one text: naive and a second lane, whose tokens are the same so far. */
 export function isOneText({lanes, header}) {

@@ -11,6 +11,8 @@ const SLOW_S = 2; // of the reader's time, for a pass in slow motion
 const SLOW_PASSES = 3;
 const EASING = 0.65; // factor of the next passes' seconds
 const PAUSE = 0.45; // share of a slow pass in which its outcome is shown without motion
+const READ_S = 3; // of the reader's time: how long an outcome is shown after a prediction
+const ASKED = 0.999; // share of a pass after which the reader predicts its outcome
 const LONGEST_FRAME_S = 0.25; // so that a tab that was hidden does not jump
 
 /** The teaching pace: real time, or the largest rate at which the fastest lane can be read. Returns {rate, settled};
@@ -25,6 +27,9 @@ export function teachingRate(log) {
   return {rate: readable.at(-1) || SLOWEST, settled};
 }
 
+/** A moment before the end of a pass, at which its outcome is not shown yet. */
+const timeOfQuestion = ({start, end}) => start + ASKED * (end - start);
+
 const hasDraft = ({draft, drafted: counted}) => Boolean(draft.tokens.length || counted);
 
 export class Playhead {
@@ -33,29 +38,41 @@ export class Playhead {
   rate = 1 / 8;
   teaching = true;
   onePass = false;
+  question = null; // the index of the pass whose outcome the reader predicts
+  answer = null; // the last prediction: {index, count}
   #pause = 0; // seconds left of the pause after a slow pass
   #rateSettled = false;
   #generation = 0; // ends the previous loop of frames, so that only one runs
+  #asked = -1; // the last pass with a question
   #log;
   #moved;
   #ticked;
+  #asks;
 
-  /** `moved()` is called after every action of the reader, `ticked()` on every frame while it plays. */
-  constructor(log, {moved, ticked}) {
+  /** `moved()` is called after every action of the reader, `ticked()` on every frame while it plays. `asks()` returns
+      whether the reader predicts outcomes. */
+  constructor(log, {moved, ticked, asks = () => false}) {
     this.#log = log;
     this.#moved = moved;
     this.#ticked = ticked;
+    this.#asks = asks;
   }
 
   /** Return to the start, for a new run. */
   rewind() {
     this.t = 0;
-    this.#pause = 0;
+    this.#forget();
     this.#rateSettled = false;
   }
 
-  /** The pass in slow motion at `t`: {end, speed, readerSeconds}; null if there is none, or if the rate is slow
-      enough. A recording starts with slow passes, each next one faster; with `onePass`, all passes are slow. */
+  #forget() {
+    this.#pause = 0;
+    this.#asked = -1;
+    this.question = this.answer = null;
+  }
+
+  /** The pass in slow motion at `t`: {index, start, end, speed, readerSeconds}; null if there is none, or if the rate
+      is slow enough. A recording starts with slow passes, each next one faster; with `onePass`, all passes are slow. */
   get slowed() {
     const lane = this.#log.lanes.at(-1);
     if (!lane || lane.naive || !(this.onePass || (this.teaching && !this.#log.live))) return null;
@@ -65,7 +82,9 @@ export class Playhead {
     const earlier = this.onePass ? 0 : lane.steps.slice(0, i).filter(hasDraft).length;
     const readerSeconds = SLOW_S * EASING ** Math.max(0, earlier + 1 - SLOW_PASSES);
     const speed = (lane.ends[i] - lane.starts[i]) / (readerSeconds * (1 - PAUSE));
-    return speed < this.rate * (1 - PAUSE) ? {end: lane.ends[i], speed, readerSeconds} : null;
+    const pass = {index: i, start: lane.starts[i], end: lane.ends[i], speed, readerSeconds};
+    if (speed < this.rate * (1 - PAUSE)) return pass;
+    return this.onePass ? {...pass, speed: this.rate} : null;
   }
 
   /** Lane seconds per second of the reader. */
@@ -76,6 +95,7 @@ export class Playhead {
   play(on) {
     if (on === this.playing) return;
     this.playing = on;
+    if (on) this.question = null;
     this.#generation += 1;
     if (on) this.#loop(this.#generation);
     this.#moved();
@@ -108,19 +128,50 @@ export class Playhead {
       return left - paused;
     }
     const pass = this.slowed;
-    const due = pass ? (pass.end - this.t) / pass.speed : Infinity;
-    if (due > left || pass.end > edge) {
+    const isAsked = this.#isAsked(pass);
+    const goal = isAsked ? timeOfQuestion(pass) : pass?.end;
+    const due = pass ? (goal - this.t) / pass.speed : Infinity;
+    if (due > left || goal > edge) {
       this.t = Math.min(this.t + left * this.speed, edge);
       return 0;
     }
-    this.t = pass.end;
-    this.#pause = PAUSE * pass.readerSeconds;
+    this.t = goal;
+    if (isAsked) {
+      this.question = this.#asked = pass.index;
+      this.play(false);
+      return 0;
+    }
+    this.#pause = this.answer?.index === pass.index ? READ_S : PAUSE * pass.readerSeconds;
     return left - due;
+  }
+
+  /** Whether the reader predicts the outcome of the pass in slow motion. */
+  #isAsked(pass) {
+    if (!pass || !this.onePass || pass.index === this.#asked || !this.#asks()) return false;
+    return this.t <= timeOfQuestion(pass);
+  }
+
+  /** Show the moment before the outcome of a pass of the last lane, with the question about it. */
+  ask(index) {
+    const {starts, ends} = this.#log.lanes.at(-1);
+    this.#forget();
+    this.t = timeOfQuestion({start: starts[index], end: ends[index]});
+    this.onePass = true;
+    this.teaching = false;
+    this.question = this.#asked = index;
+    this.#moved();
+  }
+
+  /** Play on after the reader's prediction: the number of accepted tokens; null to skip the question. */
+  predict(count) {
+    if (this.question === null) return;
+    if (count !== null) this.answer = {index: this.question, count};
+    this.play(true);
   }
 
   seek(t, {keepPlaying = false} = {}) {
     this.t = Math.max(0, Math.min(liveEdge(this.#log), t));
-    this.#pause = 0;
+    this.#forget();
     if (!keepPlaying) this.play(false);
     this.#moved();
   }
@@ -142,6 +193,7 @@ export class Playhead {
     if (!rate) return;
     this.rate = rate;
     this.teaching = this.onePass = false;
+    if (this.question !== null) this.play(true);
     this.#moved();
   }
 
@@ -150,6 +202,7 @@ export class Playhead {
     this.onePass = false;
     this.#rateSettled = false;
     this.adapt();
+    if (this.question !== null) this.play(true);
     this.#moved();
   }
 
@@ -157,6 +210,7 @@ export class Playhead {
   passByPass() {
     this.onePass = !this.onePass;
     this.teaching = !this.onePass;
+    if (this.question !== null) this.play(true);
     this.#moved();
   }
 

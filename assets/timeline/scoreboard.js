@@ -5,7 +5,7 @@ import {HIDDEN, make, setAttr, setText} from "../page/dom.js";
 import {count, percent, perSecond, seconds, tenths} from "../page/numbers.js";
 import {duration, isDone, passesOf} from "./log.js";
 import {frameAt} from "./player.js";
-import {announcement, headline, matchOf, passCount, statusLine} from "./sentences.js";
+import {announcement, headlineAt, matchOf, passCount, statusLine} from "./sentences.js";
 
 // The lane, its passes, tokens per pass, clock, rate, and badge.
 const ROLES = ["rowheader", "cell", "cell", "cell", "cell", "cell"];
@@ -53,7 +53,8 @@ export class Scoreboard {
 
   /** Announce the start and the outcome of a run to screen readers. */
   announce(log, state, restored) {
-    const text = announcement(log, state, restored, frameAt(log, duration(log)));
+    const end = frameAt(log, duration(log));
+    const text = announcement(log, state, restored, end, headlineAt(log, end));
     if (!text || text === this.#announced) return;
     this.#announced = text;
     setText(this.#ui.announcer, text);
@@ -85,15 +86,17 @@ export class Scoreboard {
     if (fraction !== null) bar.firstChild.style.width = percent(fraction, 0);
   }
 
-  /** Draw the speedup. It is gray until the end, because it changes until then. */
+  /** Draw the speedup, or that the text is wrong. It is gray until the end, because it changes until then. */
   #drawRatio(log, frame) {
     const {ratio, note} = this.#ui;
-    const {number, label} = headline(frame.speedup);
+    const {number, label} = headlineAt(log, frame);
+    const isSpeedup = Boolean(number);
     setText(ratio, `${number} ${label}`.trim());
     ratio.classList.toggle("la-final", frame.atEnd && isDone(log));
-    const trust = frame.atEnd ? log.end?.trust : null;
-    const compared = frame.lanes.length > 2 && number ? `${log.lanes.at(-1).name} compared with naive. ` : "";
-    setText(note, compared + (trust?.sentence || (number ? "Measured once, on this text." : "")));
+    ratio.classList.toggle("la-wrong", label.startsWith("the text"));
+    const trust = frame.atEnd && (isSpeedup || !label) ? log.end?.trust : null;
+    const compared = frame.lanes.length > 2 && isSpeedup ? `${log.lanes.at(-1).name} compared with naive. ` : "";
+    setText(note, compared + (trust?.sentence || (isSpeedup ? "Measured once, on this text." : "")));
     note.classList.toggle("la-busy", trust?.steady === false);
   }
 

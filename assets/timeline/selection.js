@@ -97,11 +97,14 @@ export class Selection {
     cardbox.style.top = `${(isBelow ? below : token.top - height - GAP) - figure.top}px`;
   }
 
-  /** Draw the current pass of a frame. `isFast` is true if passes are too short to be read. */
-  draw(frame, lanes, isFast) {
+  /** Draw the current pass of a frame. `isFast` is true if passes are too short to be read. `question` is the pass of
+      the last lane whose outcome the reader predicts: until then, the pass before it is current. */
+  draw(frame, lanes, isFast, question) {
     const {lane} = this;
     const view = frame.lanes[lane];
-    this.#current = view ? {lane, step: sceneAt(this.#log.lanes[lane], view, frame.t).index} : null;
+    const step = view ? sceneAt(this.#log.lanes[lane], view, frame.t).index : -1;
+    const isAsked = step === question && lane === this.#log.lanes.length - 1;
+    this.#current = view ? {lane, step: isAsked ? step - 1 : step} : null;
     if (this.#isOpen && !isFast && view) this.inspector.show(this.#log, lane, this.#current.step);
     const pass = this.#hovered || this.#current;
     const isMarked = Boolean(this.#hovered) || this.#isOpen;

@@ -65,6 +65,15 @@ export function headline(speedup) {
   return speedup > 1 ? {number, label: "faster"} : {number: `${number}:`, label: "slower"};
 }
 
+/** The headline of a frame. A text that differs from naive's has no speedup: its label names the error instead. Texts
+    of servers are exempt, because engines round differently. */
+export function headlineAt(log, frame) {
+  const {text, kind} = matchOf(log, frame);
+  if (kind !== "differs" || log.lanes.at(-1).options.server) return headline(frame.speedup);
+  const isWrong = log.header.exactness === "bit-exact" || text.includes("a bug");
+  return {number: "", label: isWrong ? "the text is wrong" : "the texts differ"};
+}
+
 /** The prompt as it was typed, without the text of a chat template. */
 export const promptOf = ({header}) => header.prompt.typed ?? header.prompt.text;
 
@@ -73,11 +82,12 @@ export const plainName = (lane, {lanes}) =>
   lanes.length !== 2 || lane.opaque || !lanes[0].naive ? "" : lane.naive ? "one token per pass" : "draft and verify";
 
 /** The passes of the last lane at the playhead, and the number that naive needs for the same tokens, which is one per
-    token: {number, words}. */
-export function passCount(log, {lanes}) {
-  const last = lanes.at(-1);
+    token: {number, words}. A wrong text is not compared. */
+export function passCount(log, frame) {
+  const last = frame.lanes.at(-1);
   if (!last) return {number: "", words: ""};
   const word = last.passes === 1 ? "pass" : "passes";
+  if (headlineAt(log, frame).label.startsWith("the text")) return {number: String(last.passes), words: word};
   return {number: String(last.passes), words: log.lanes.at(-1).naive ? word : `${word} instead of ${last.tokens}`};
 }
 
@@ -150,14 +160,14 @@ export function statusLine(log, state, restored, isStale = false) {
   return (isRestored ? "Restored after a reload. " : "") + STATUS_LINES[state](log, restored);
 }
 
-/** The announcement for screen readers, at the start and at the end of a run; `frame` is that of the end. */
-export function announcement(log, state, restored, frame) {
+/** The announcement for screen readers, at the start and at the end of a run; `frame` is that of the end, with its
+    headline. */
+export function announcement(log, state, restored, frame, {number, label}) {
   if (state === "empty" || state === "waiting") return "";
   if (state === "running") return `Race started: ${log.lanes.map(lane => lane.name).join(" and ")}.`;
   const line = statusLine(log, state, restored);
   if (state === "error") return `${line} ${log.end.message || ""}`;
-  const {number, label} = headline(frame.speedup);
-  if (frame.speedup == null) return `${line} `;
+  if (!label) return `${line} `;
   const passes = passCount(log, frame);
-  return `${line} ${passes.number} ${passes.words}; ${matchOf(log, frame).text}; ${number} ${label}.`;
+  return `${line} ${passes.number} ${passes.words}; ${matchOf(log, frame).text}; ${`${number} ${label}`.trim()}.`;
 }

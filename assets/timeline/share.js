@@ -4,7 +4,7 @@
 import {make} from "../page/dom.js";
 import {duration, isDone, isOneText} from "./log.js";
 import {frameAt, passParts} from "./player.js";
-import {headline, matchOf, passCount, promptOf} from "./sentences.js";
+import {headlineAt, matchOf, passCount, promptOf} from "./sentences.js";
 
 const [WIDTH, HEIGHT, EDGE] = [1200, 630, 64]; // pixels, as all lengths here
 const FONT = "system-ui, sans-serif";
@@ -86,14 +86,15 @@ function drawText(pen, log, frame, tokens) {
 /** Draw the race at a time; the speedup only at the end. */
 function draw(pen, log, t, tokens) {
   const frame = frameAt(log, t);
-  const [passes, {number, label}] = [passCount(log, frame), headline(frame.speedup)];
+  const [passes, {number, label}] = [passCount(log, frame), headlineAt(log, frame)];
   rectangle(pen, "paper", 0, 0, WIDTH, HEIGHT);
   rectangle(pen, "accent", 0, 0, WIDTH, 8);
   const title = write(pen, "Lookahead", EDGE, 70, {size: 34, weight: 700});
   write(pen, "speculative decoding, seen and measured", title + 20, 70, {fill: "ink-2"});
   const end = write(pen, passes.number, EDGE, 178, {size: 96, weight: 700});
   write(pen, passes.words, end + 20, 178, {size: 48});
-  const result = frame.atEnd ? `${number} ${label}, measured once. ` : "";
+  const speedup = number ? `${number} ${label}, measured once. ` : `${label}. `;
+  const result = frame.atEnd && label ? speedup : "";
   write(pen, result + matchOf(log, frame).text, EDGE, 226, {size: 28, fill: "ink-2"});
   const isShort = tokens.at(-1)?.line < TEXT.lines;
   if (isShort) write(pen, promptOf(log).replace(/\s+/g, " "), EDGE, TEXT.top - 44, {size: 20, fill: "ink-2"});

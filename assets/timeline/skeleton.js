@@ -32,6 +32,7 @@ const KEYS = [
   ["Home, End", "the beginning, the end"],
   ["[ ]", "slower, faster"],
   ["Enter", "in a lane: inspect its tokens; ← → move between tokens, Enter opens the pass, Escape leaves"],
+  ["0 to 9", "at the pace “one pass”: the number of accepted tokens that you predict; Escape skips the question"],
   ["P", "large type for a projector, with the teacher’s plan"],
   ["R, N", "in the plan: R reveals or hides results, N next pass with a draft; ← → frames, Escape leaves"],
   ["?", "this list"],
@@ -99,6 +100,7 @@ const scoreParts = () => ({
   scores: make("div.la-scores", {role: "table", "aria-label": "Lanes at the playhead"}),
   error: make("div.la-error", {hidden: ""}),
   strip: make("div.la-strip", HIDDEN),
+  stripbox: make("div.la-stripbox"),
   lanes: make("div.la-lanes"),
 });
 
@@ -113,7 +115,7 @@ const transportParts = () => ({
   faster: button("", "Faster playback", "+"),
   rate: make("span.la-rate"),
   teach: make("button.la-button.la-teach", {type: "button", "aria-pressed": "true"}, "teaching pace"),
-  onePass: toggle("one pass", false, {title: "Every pass takes two seconds"}),
+  onePass: toggle("one pass", false, {title: "Every pass takes two seconds. You predict its outcome first."}),
   pace: make("span.la-pace"),
   ask: button("la-ask", "Keys and help", "?"),
   help: help(),
@@ -172,8 +174,9 @@ export function skeleton(root) {
   const exportParts = [make("span.la-homeword", "export:"), ...Object.values(ui.exports), ui.file, ui.exportStatus];
   ui.home = group("la-home", "Export", ...exportParts);
   ui.details = make("details.la-verdict", {hidden: ""}, ui.verdict, ui.sums);
+  ui.stripbox.append(ui.strip);
   root.replaceChildren(
-    ...[ui.announcer, headBox(ui), ui.error, ui.strip, make("div.la-stage", ui.lanes, ui.scores)],
+    ...[ui.announcer, headBox(ui), ui.error, ui.stripbox, make("div.la-stage", ui.lanes, ui.scores)],
     ...[transportBox(ui), keyBox(ui)],
     make("div.la-foot", ui.pass, ui.open),
     ...[ui.panel, ui.details, ui.offer, ui.home, ui.cardbox, ui.help],

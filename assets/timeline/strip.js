@@ -3,14 +3,15 @@
 
 import {ending, make, setText, signs} from "../page/dom.js";
 import {count, percent} from "../page/numbers.js";
+import {MARKS, NAMES} from "./boxes.js";
 import {EPSILON} from "./log.js";
 import {passParts} from "./player.js";
+import {asked, verdictOf} from "./question.js";
 import {promptOf} from "./sentences.js";
 
 const TAIL = 90; // characters of the text so far
 const FAST_S = 0.4; // of playback: a shorter pass is not shown step by step
 const OUTCOME_MS = 600; // how long an outcome is shown while passes are fast
-const MARKS = {accepted: "✓", rejected: "✕", unvisited: "·"};
 
 /** The scene at time t: {index, phase, share}. The phase is "draft", "verify" or "accept" (the outcome);
     `share` is the completed part of the phase. Pure. */
@@ -59,8 +60,6 @@ export function caption({drafted, added}, phase) {
   return ["3 accept", `${accepted} of ${total}; instead of the ${ordinal}, the target writes its own token`];
 }
 
-const WORDS = {accepted: "accepted", rejected: "rejected", unvisited: "not tested", own: "the target’s own"};
-
 /** The states of a pass's tokens. */
 const kindsOf = step => {
   const {drafted, added} = partsOf(step);
@@ -73,7 +72,7 @@ export class Strip {
   #shown = null; // the lane and run that are shown: {log, run, lane, prompt}
   #pass = null; // {index, parts, columns, more}
   #context = make("span.la-s-past");
-  #boxes = make("div.la-s-boxes");
+  #boxes = make("div.la-s-boxes.la-boxes");
   #title = make("b");
   #description = make("span");
 
@@ -99,8 +98,9 @@ export class Strip {
   }
 
   /** Draw the current pass of the lane with this index, or of the last lane if it drafts nothing. `rate` is the speed
-      of the playhead, 0 while it is paused. Returns whether passes are too short to be shown step by step. */
-  draw(log, laneIndex, {lanes, t}, rate) {
+      of the playhead, 0 while it is paused. `question` is the pass with a question, and `answer` the reader's
+      prediction. Returns whether passes are too short to be shown step by step. */
+  draw(log, laneIndex, {lanes, t}, {rate, question, answer}) {
     const at =
       [laneIndex, lanes.length - 1].find(i => log.lanes[i] && !log.lanes[i].naive && !log.lanes[i].opaque) ?? -1;
     const lane = log.lanes[at] || null;
@@ -116,7 +116,10 @@ export class Strip {
       this.#outcomeTime = now;
       Object.assign(scene, {index: Math.max(0, lanes[at].settled - 1), phase: "accept", share: 1});
     }
-    const key = `${scene.index}/${scene.phase}/${scene.phase === "draft" ? scene.share : ""}`;
+    scene.isAsked = question === scene.index;
+    scene.guess = answer?.index === scene.index && scene.phase === "accept" ? answer.count : null;
+    const drafted = scene.phase === "draft" ? scene.share : "";
+    const key = `${scene.index}/${scene.phase}/${drafted}/${scene.isAsked}/${scene.guess}`;
     if (scene.phase === "verify") this.#boxes.style.setProperty("--la-s-verify", percent(scene.share));
     if (key !== this.#drawn) {
       this.#drawn = key;
@@ -125,13 +128,15 @@ export class Strip {
     return isFast;
   }
 
-  #show({index, phase, share}) {
+  #show({index, phase, share, isAsked, guess}) {
     const step = this.#shown.lane.steps[index];
     if (this.#pass?.index !== index) this.#build(index, step);
     const {parts, columns, more} = this.#pass;
     const [title, description] = step.kind === "prefill" ? ["", "The prompt has been read."] : caption(parts, phase);
-    setText(this.#title, title);
-    setText(this.#description, description);
+    const isAnswered = guess !== null;
+    setText(this.#title, isAsked ? "Predict" : title);
+    setText(this.#description, isAsked ? asked(parts) : isAnswered ? verdictOf(parts, guess) : description);
+    this.node.classList.toggle("la-s-answered", isAnswered);
     this.#boxes.dataset.phase = phase;
     columns.forEach((node, i) => {
       const token = parts.drafted[i];
@@ -150,7 +155,7 @@ export class Strip {
     const addedAt = rejectedAt < 0 ? parts.drafted.length : rejectedAt;
     const named = new Set(lane.steps.slice(0, index).flatMap(kindsOf)); // a state has its name where it occurs first
     const nameOf = kind => {
-      const name = named.has(kind) ? "" : ` ${WORDS[kind]}`;
+      const name = named.has(kind) ? "" : ` ${NAMES[kind]}`;
       named.add(kind);
       return name;
     };

@@ -11,12 +11,13 @@ import {createLog, differenceOf, duration, EPSILON, isCode, isDone, isOneText, t
 import {measuredOf} from "./measured.js";
 import {frameAt} from "./player.js";
 import {Playhead} from "./playhead.js";
+import {asked, Question, verdictOf} from "./question.js";
 import {Scoreboard} from "./scoreboard.js";
 import {Selection} from "./selection.js";
-import {stateOf} from "./sentences.js";
+import {headlineAt, stateOf} from "./sentences.js";
 import {skeleton} from "./skeleton.js";
 import * as stored from "./stored.js";
-import {Strip} from "./strip.js";
+import {isPartlyAccepted, partsOf, Strip} from "./strip.js";
 import * as transport from "./transport.js";
 
 const LIVE_FRAME_MS = 100;
@@ -33,6 +34,7 @@ class Timeline {
   #closed = false;
   #drawn = {t: null, batches: null}; // values of the last frame
   #drawnTime = 0; // milliseconds
+  #question = null; // the pass with a question: {index, run, parts}
   #listeners = new AbortController();
   #host;
   #widths;
@@ -48,7 +50,8 @@ class Timeline {
     this.log = previous ? previous.log : createLog();
     this.ui = skeleton(root);
     this.chart = new Chart(root);
-    const callbacks = {moved: () => this.#draw(), ticked: () => this.#tick()};
+    const asks = () => !root.classList.contains("la-embedded");
+    const callbacks = {moved: () => this.#draw(), ticked: () => this.#tick(), asks};
     this.playhead = new Playhead(this.log, callbacks);
     this.feed = new Feed(this.log, host.read, host.first, {
       resend: async (run, received) => host.resend?.(run, received),
@@ -62,6 +65,8 @@ class Timeline {
     this.scoreboard = new Scoreboard(this.ui);
     this.transport = new transport.Transport(this.ui);
     this.strip = new Strip(this.ui.strip, () => this.selection.openCurrent());
+    this.question = new Question(count => this.#predict(count));
+    this.ui.stripbox.append(this.question.node);
     this.selection = new Selection({
       ...{log: this.log, ui: this.ui, changed: () => this.#draw()},
       seek: t => this.playhead.seek(t),
@@ -122,11 +127,18 @@ class Timeline {
     const linked = this.#isFirst && this.main ? home.linkedTime(log) : null;
     this.#isFirst = !log.run;
     if (linked !== null) this.playhead.seek(linked);
-    else if (log.pass) this.playhead.seek(last.ends[last.passes.indexOf(log.pass)] || 0);
+    else if (log.pass) this.#showPass(last, last.passes.indexOf(log.pass));
     else if (this.main || log.live) this.playhead.play(log.lanes.length > 0);
     else this.playhead.seek(duration(log));
     const left = this.main && !log.live && stored.takePlayhead(log.run);
     if (left) this.#resume(left);
+  }
+
+  /** Show a pass of the last lane. In a lesson, the reader first predicts how much of its draft is accepted. */
+  #showPass(lane, index) {
+    const step = lane.steps[index];
+    if (!this.main && step && isPartlyAccepted(step)) this.playhead.ask(index);
+    else this.playhead.seek(lane.ends[index] || 0);
   }
 
   /** Build one text for both lanes if they write the same, or a text per lane. */
@@ -226,12 +238,40 @@ class Timeline {
     const problem = this.#isAtField ? "" : feed.problem;
     this.scoreboard.draw(log, frame, {state, restored, problem, isStale: this.#isStale});
     this.transport.draw(log, playhead, this.chart.axis(log));
-    const isFast = this.strip.draw(log, this.selection.lane, frame, playhead.playing ? playhead.speed : 0);
-    this.selection.draw(frame, this.#lanes, isFast);
+    const isFast = this.#drawStrip(frame);
+    this.selection.draw(frame, this.#lanes, isFast, playhead.question);
     home.draw(log, ui);
     this.#drawVerdict(frame);
     this.chart.draw(log, frame);
     for (const {text} of changed) text.toEnd();
+  }
+
+  /** Draw the strip and the question about its pass. Returns whether passes are too short to be shown step by step. */
+  #drawStrip(frame) {
+    const {log, playhead, selection} = this;
+    const {question, answer} = playhead;
+    const lane = question === null && !answer ? selection.lane : log.lanes.length - 1;
+    const rate = playhead.playing ? playhead.speed : 0;
+    const isFast = this.strip.draw(log, lane, frame, {rate, question, answer});
+    this.question.show(question === null ? null : this.#asked(question));
+    return isFast;
+  }
+
+  /** The pass with a question, as `partsOf` returns it; announced when it is new. */
+  #asked(index) {
+    if (this.#question?.index !== index || this.#question.run !== this.log.run) {
+      this.#question = {index, run: this.log.run, parts: partsOf(this.log.lanes.at(-1).steps[index])};
+      const {drafted} = this.#question.parts;
+      const text = drafted.map(token => token.text).join("");
+      setText(this.ui.announcer, `The draft is “${text}”: ${asked(this.#question.parts)} Press a digit.`);
+    }
+    return this.#question.parts;
+  }
+
+  /** Show the outcome after the reader's prediction. */
+  #predict(count) {
+    setText(this.ui.announcer, verdictOf(this.#question.parts, count));
+    this.playhead.predict(count);
   }
 
   /** Show the verdict when the playhead has reached the end; it stays visible. */
@@ -239,11 +279,19 @@ class Timeline {
     const {log, ui} = this;
     const verdict = log.end?.verdict;
     if (!verdict || !(frame.atEnd || log.stopped) || !ui.details.hidden) return;
-    setText(ui.verdict, verdict.sentence || "");
     const details = (log.end.agreement || []).map(badge => badge?.detail).filter(Boolean);
-    ui.sums.replaceChildren(...[...(verdict.arithmetic || []), ...details].map(line => make("p", line)));
+    const {number, label} = headlineAt(log, frame);
+    const hasSpeedup = Boolean(number) || !label; // a text that differs has no speedup
+    const {badge} = log.end.agreement?.at(-1) || {};
+    setText(ui.verdict, hasSpeedup ? verdict.sentence || "" : `No speedup is reported, because the text ${badge}.`);
+    ui.sums.replaceChildren(
+      ...[...(hasSpeedup ? verdict.arithmetic || [] : []), ...details].map(line => make("p", line)),
+    );
     ui.details.hidden = false;
     this.#suggest();
+    if (hasSpeedup) return;
+    const naive = log.lanes.find(lane => lane.naive);
+    for (const {text} of this.#lanes) text.toToken(differenceOf(naive, log.lanes.at(-1)));
   }
 
   /** Suggest the presets after this one. */
@@ -265,7 +313,7 @@ class Timeline {
     const step = (direction, isOfAll) =>
       log.lanes.length && playhead.step(direction, isOfAll ? -1 : this.selection.lane);
     transport.connect({ui, playhead, step, on});
-    listen({parts: {root: ui.root, scrub: ui.scrub, main}, playhead, step, help, on});
+    listen({parts: {root: ui.root, scrub: ui.scrub, main}, playhead, question: this.question, step, help, on});
     home.connect({log, ui, host, receive: text => feed.receive(text), timeNow: () => playhead.t});
     on(ui.ask, "click", help);
     on(ui.open, "click", () => this.selection.openCurrent());

@@ -215,7 +215,7 @@ def catch(bug: Bug | None, test: str | None = None) -> Iterator[Finding]:
 
 
 class BrokenLane(Lane):
-    """A lane with a bug."""
+    """A lane with a bug, which its options name."""
 
     def __init__(self, bug: Bug, *arguments: Any):
         super().__init__(*arguments)
@@ -223,6 +223,7 @@ class BrokenLane(Lane):
         if not self.reports_drafts:
             hint = "transformers runs its own loop; choose a method that runs in our loop."
             raise MethodError("method", self.method, hint)
+        self.options = {**self.options, "bug": bug.id}
         self._rule, self._stop = bug.parts.rule(self.settings), bug.parts.stop(self._stop)
 
     def _fresh_target(self):
@@ -230,20 +231,16 @@ class BrokenLane(Lane):
 
 
 class BrokenRace(Race):
-    """A race whose drafting lanes have a bug. The naive lane is correct."""
+    """A race whose last lane has a bug. All other lanes are correct."""
 
-    def __init__(self, bug: Bug, *arguments: Any):
-        self._bug = bug
-        super().__init__(*arguments)
-
-    def _lane(self, models, prompt, method, *arguments):
-        if method == "naive":
-            return super()._lane(models, prompt, method, *arguments)
-        return BrokenLane(self._bug, models, prompt, method, *arguments)
+    def __init__(self, bug: Bug, models: Models, prompt: Any, methods: Sequence[Any], options: dict[str, Any]):
+        super().__init__(models, prompt, methods, options)
+        *correct, last = self._lanes
+        self._lanes = [*correct, BrokenLane(bug, models, prompt, last.method, self.settings, last.options)]
 
 
 def race(models: Models, prompt: Any, bug: Bug, methods: Sequence[str] = ("naive", "draft"), **options: Any) -> Race:
-    """Return a race with the bug switched on. Raises `SettingsError` if `rule` is not the one that the bug needs."""
+    """Return a race whose last lane has the bug. Raises `SettingsError` if `rule` is not the one that the bug needs."""
     if bug.rule and options.get("rule") != bug.rule:
         raise SettingsError("rule", options.get("rule", "auto"), f'this bug needs the "{bug.rule}" rule; choose it.')
     return BrokenRace(bug, models, prompt, methods, options)

@@ -16,7 +16,7 @@ from ..core.costs import CostCurve, PassCosts
 from ..core.numbers import count, decimal, percent, ratio
 from ..trace.charts import SYMBOLS, Chart, tick_step
 from .decision import KS, Level, crossing
-from .dice import Histogram, P
+from .dice import WORDS, Histogram, P, Q
 from .experiments import EXPERIMENTS, Experiment, Result
 from .machine import Comparison, PassParts
 from .sweeps import LONG_K, Point, Sweep
@@ -313,16 +313,20 @@ def pass_parts(models: Sequence[PassParts], dark: bool = False) -> go.Figure:
 
 
 def dice(histogram: Histogram, dark: bool = False) -> go.Figure:
-    """Draw the share of each token in the throws, and the target's distribution."""
-    chart, hover = Chart(dark, "token", "share of throws (%)"), "token %{x}: %{y:.1f}% expected<extra></extra>"
-    expected = [100 * share for share in P]
-    chart.bars(range(len(P)), expected, "the target's p", "", marker=_hatched(chart), hovertemplate=hover)
+    """Draw the share of each token in the throws, the target's distribution, and the drafter's as marks."""
+    chart, hover = Chart(dark, "token", "share of throws (%)"), "%{x}: %{y:.1f}% expected<extra></extra>"
+    expected, drafted = ([100 * share for share in shares] for shares in (P, Q))
+    chart.bars(WORDS, expected, "the target's p", "", marker=_hatched(chart), hovertemplate=hover)
     if throws := histogram.throws:
         chart.bars(
-            range(len(P)), [100 * n / throws for n in histogram.counts], f"observed in {count(throws)} throws",
-            chart.ink["lanes"][0], customdata=histogram.counts, hovertemplate="token %{x}: %{customdata} times, %{y:.1f}%<extra></extra>",
+            WORDS, [100 * n / throws for n in histogram.counts], f"observed in {count(throws)} throws",
+            chart.ink["lanes"][0], customdata=histogram.counts, hovertemplate="%{x}: %{customdata} times, %{y:.1f}%<extra></extra>",
         )  # fmt: skip
-    chart.figure.update_xaxes(dtick=1, showgrid=False)
+    chart.figure.add_scatter(
+        x=WORDS, y=drafted, name="the drafter's q", mode="markers", hovertemplate="%{x}: %{y:.1f}% drafted<extra></extra>",
+        marker={"symbol": "diamond-open", "size": 11, "color": chart.ink["quiet"], "line": {"width": 2}},
+    )  # fmt: skip
+    chart.figure.update_xaxes(showgrid=False)
     return chart.finish()
 
 

@@ -14,6 +14,7 @@ from ..core.events import Draft, Settings, whole_number
 
 P = (0.30, 0.22, 0.16, 0.12, 0.08, 0.06, 0.04, 0.02)  # the target's distribution
 Q = (0.08, 0.34, 0.06, 0.20, 0.02, 0.16, 0.10, 0.04)  # the drafter's
+WORDS = ("cat", "dog", "fox", "hen", "owl", "bee", "ant", "elk")  # names of the tokens
 TEMPERATURE = 0.7
 THROWS, MIN_INTERVAL, MAX_THROWS = 4000, 50, 1_000_000
 FREEDOM = len(P) - 1  # degrees of freedom of the chi-square test

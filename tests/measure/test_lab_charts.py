@@ -107,7 +107,9 @@ def test_the_dice_chart_has_the_counts():
     *_, histogram = dice.throw(throws=200)
     marks = drawn(charts.dice(histogram))
     assert list(marks["observed in 200 throws"].y) == [n / 2 for n in histogram.counts]
-    assert list(marks["the target's p"].y) == pytest.approx([100 * p for p in dice.P])
+    for name, shares in (("the target's p", dice.P), ("the drafter's q", dice.Q)):
+        assert list(marks[name].x) == list(dice.WORDS), "words, not ids"
+        assert list(marks[name].y) == pytest.approx([100 * share for share in shares])
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -365,3 +365,20 @@ def test_only_the_palette_has_colors():
     assert re.findall(r"#[0-9a-f]{3,8}\b|rgba?\(|hsl", css.replace("#000", "")) == []
     outermost = re.findall(r"^([^\s{}][^{}]*) \{", re.sub(r"/\*.*?\*/", "", css, flags=re.DOTALL), re.MULTILINE)
     assert outermost and all(rule.startswith((".la-game.la-game", "@keyframes")) for rule in outermost)
+
+
+def test_the_marks_of_a_listing_are_hidden_until_the_reader_has_selected_lines(page):
+    game = mount(page, code(ask=True))
+    assert game.get_by_role("mark").count() == 0 and serious(page) == []
+    game.get_by_role("button", name="while n:").press("Enter")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Space")
+    assert game.locator("[aria-pressed=true]").all_inner_texts() == ["    while n:", "        n -= 1  # down"]
+    press(game, "show the marks")
+    assert focused(page) == (
+        "You selected 1 of the 2 marked lines. Not marked, but selected: 101. A dashed outline shows your selection."
+    )
+    assert game.get_by_role("mark").count() == 2 and serious(page) == []
+    chosen = game.locator(".la-g-chosen").evaluate_all("all => all.map(n => Number(n.dataset.line))")
+    assert chosen == [99, 101]

@@ -9,14 +9,15 @@ from conftest import POCKET
 from test_page_access import serious
 
 from lookahead.page.learn.lessons import lessons
+from lookahead.page.learn.tab import to_html
 from lookahead.page.learn.widgets import Figure
 from lookahead.trace import assets
 
 pytestmark = pytest.mark.browser
 
-NAMES = (
-    "weights", "pencil", "shelf", "overlap", "matching", "window", "costs", "towers", "counters", "tree",
-)  # fmt: skip
+NAMES = ("weights", "pass", "overlap", "matching", "window", "costs", "towers", "counters", "tree")
+FIGURES = [(lesson.name[:2], part) for lesson in lessons() for part in lesson.parts if isinstance(part, Figure)]
+PASSES = {lesson: part.model_dump() for lesson, part in FIGURES if part.figure == "pass"}
 RACE = {
     "method": "draft", "k": 3.4, "alpha": 0.81, "share": 0.62, "tokens": 3.1, "speedup": 2.07, "cost": 1.5, "c": 0.09, "live": True,
 }  # fmt: skip
@@ -24,21 +25,23 @@ RACE = {
 
 def blank(browser, size=(900, 900), **options):
     styles = assets.style("page/app.css")
-    modules = ("learn/games.js", "timeline/log.js", "timeline/measured.js")
+    modules = ("learn/games.js", "learn/learn.js", "timeline/log.js", "timeline/measured.js")
     script = exposed(*modules, *(f"learn/figures/{name}.js" for name in NAMES))
     return bare_page(browser, "<body><div id=host></div>", styles, script, size, **options)
 
 
-def mounted(page, name):
-    data = json.dumps({"kind": "figure", "figure": name, "say": "Try it."})
+def mounted(page, name, lesson="02"):
+    fields = PASSES[lesson] if name == "pass" else {"figure": name}
+    data = json.dumps({**fields, "kind": "figure", "say": "Try it."})
     page.evaluate(f"modules.games.mount(document.getElementById('host'), {data})")
     return page.locator("#host")
 
 
 def test_every_lesson_of_the_first_six_has_its_figure():
-    used = [part.figure for lesson in lessons() for part in lesson.parts if isinstance(part, Figure)]
-    assert sorted(used) == sorted(NAMES)
-    assert all(any(isinstance(part, Figure) for part in lesson.parts) for lesson in lessons()[:6])
+    used = [part.figure for _, part in FIGURES if part.figure != "pass"]
+    assert sorted(used) == sorted({*NAMES} - {"pass"})
+    assert {lesson for lesson, _ in FIGURES} >= {lesson.name[:2] for lesson in lessons()[:6]}
+    assert list(PASSES) == ["01", "02", "03", "07", "09"], "one drawing of a pass"
 
 
 def test_speedups_are_the_lessons_own(page):
@@ -66,21 +69,117 @@ def test_dice_settle_on_p(page):
     assert (cat, dog, fox) == pytest.approx((0.5, 0.3, 0.2), abs=0.04), "though q is 0.2, 0.7, 0.1"
 
 
-def test_a_pass_by_pencil(page):
-    pass_of = "draft => modules.pencil.passOf(draft)"
-    assert page.evaluate(pass_of, ["quick", "brown", "fox", "jumps"]) == {
-        "outcomes": ["accepted", "accepted", "rejected", "not tested"], "written": ["quick", "brown", "dog"], "kept": 3,
-    }  # fmt: skip
-    assert len(page.evaluate(pass_of, ["quick", "brown", "dog", "sleeps"])["written"]) == 5, "the bonus"
-    host = mounted(page, "pencil")
-    host.get_by_label("drafted word 3").fill("dog")
-    assert "Written: quick brown dog sleeps. 4 tokens in one pass." in host.inner_text()
-    assert host.locator(".la-f-swept").all_inner_texts() == ["jumps"]
-    host.get_by_label("drafted word 1").fill("<img src=x onerror=window.hit=1>")
-    assert page.evaluate("window.hit") is None and host.locator("img").count() == 0
+def test_the_dice_show_the_drawn_word_and_its_replacement(page):
+    host = mounted(page, "overlap")
+    levels = [" ".join(row.inner_text().split()) for row in host.locator(".la-f-levels").all()]
+    assert levels == ["cat 0.30 dog 0.00 fox 0.10", "cat 0.75 dog 0.00 fox 0.25"], "max(0, p - q) and the residual"
+    assert "Total variation TV = 1 − 0.60 = 0.40" in host.inner_text()
+    page.evaluate("n => { const draws = [...n]; Math.random = () => draws.shift() }", [0.5, 0.9, 0.2, 0.1, 0.5])
+    host.get_by_role("button", name="throw one die").click()
+    assert "The last throw drew dog from q. It was rejected, and cat was drawn from the residual." in host.inner_text()
+    host.get_by_role("button", name="throw one die").click()
+    assert "The last throw drew cat from q. It was accepted." in host.inner_text()
+    rows = [" ".join(row.split()) for row in host.locator(".la-f-table tbody tr").all_inner_texts()]
+    assert rows == ["cat 1 1 0 —", "dog 1 0 1 cat 1", "fox 0 0 0 —"]
 
 
-def test_matches_and_shelves(page):
+def words(*lines):
+    return [line.split() for line in lines]
+
+
+def test_a_pass_by_hand(page):
+    pass_of = "([text, draft, rules, bug]) => modules.pass.passOf({text, draft, rules, bug})"
+    rules = PASSES["02"]["rules"]
+
+    def outcome(text, draft, bug=""):
+        found = page.evaluate(pass_of, [*words(text, draft), rules, bug])
+        return found["accepted"], " ".join(found["written"]), found["kept"], found["isRight"]
+
+    assert outcome("The", "quick brown fox jumps") == (2, "quick brown dog", 3, True)
+    assert outcome("the QUICK brown dog", "Sleeps in The SUN") == (4, "sleeps in the sun .", 8, True), "no case counts"
+    assert outcome("The", "") == (0, "quick", 1, True)
+    assert outcome("The", "quick brown fox jumps", "prefix-dropped") == (2, "dog", 1, False)
+    assert outcome("The", "fox runs", "prefix-dropped") == (0, "quick", 1, True), "nothing to drop"
+    assert outcome("The", "quick brown dog", "bonus-lost") == (3, "quick brown dog", 3, True)
+    assert outcome("The", "quick brown fox jumps", "no-rollback") == (2, "quick brown dog", 5, False)
+
+
+def press(host, *names):
+    for name in names:
+        host.get_by_role("button", name=name, exact=True).press("Enter")
+
+
+def test_the_reader_predicts_a_pass_and_goes_on(page):
+    host = mounted(page, "pass")
+    for hidden in ("dog is", "✓", "a + 1", "after the pass"):
+        assert hidden not in host.inner_text()
+    assert host.get_by_role("button", name="verify").is_disabled()
+    press(host, "2", "verify")
+    text = host.inner_text()
+    assert "Not right, you chose 2. 2 of 4 accepted. The target predicts “dog”, not “fox”: the correction." in text
+    assert "Later rows have read “fox”" in text and "a + 1 = 2 + 1 = 3 tokens" in text
+    assert host.locator(".la-s-mark").all_inner_texts() == ["✓ accepted", "✓", "✕ rejected", "· not tested"]
+    assert host.locator(".la-f-swept").all_inner_texts() == ["✕ fox", "✕ jumps"]
+    press(host, "next pass")
+    assert host.get_by_text("The text so far: The quick brown dog", exact=True).is_visible()
+    press(host, "draft sleeps", "draft in", "draft the", "draft sun")
+    assert host.get_by_role("button", name="draft dog").is_disabled(), "four words at most"
+    press(host, "5", "verify")
+    text = host.inner_text()
+    assert "Right. All 4 accepted." in text and "8 tokens in 2 passes; naive decoding needs 8 passes" in text
+    press(host, "start again")
+    assert host.locator(".la-s-box:not(:empty)").all_inner_texts() == ["quick", "brown", "fox", "jumps"]
+
+
+def test_a_bug_changes_the_drawing_after_the_prediction(page):
+    host = mounted(page, "pass", "07")
+    assert host.get_by_role("button", name="accepted prefix dropped").get_attribute("aria-pressed") == "true"
+    press(host, "3", "verify")
+    assert "Not right, you chose 3." in host.inner_text() and "The text is wrong" in host.inner_text()
+    press(host, "correct loop")
+    assert "wrong" not in host.inner_text(), "another loop is another question"
+    host = mounted(page, "pass", "09")
+    press(host, "8", "verify")
+    assert "Right." in host.inner_text() and "small green frog who toad" in host.inner_text()
+    assert host.locator(".la-f-wrong").all_inner_texts() == ["≠ frog", "≠ who"]
+
+
+def test_terms_of_the_prose_outline_their_part(page):
+    parts = ("draft", "rows", "predictions", "accepted", "correction", "cache")
+    terms = " ".join(f"[{part}](#{part})" for part in parts)
+    page.evaluate(
+        "html => { document.body.innerHTML = `<div id=la-lesson>${html}<div id=host></div></div>` }", to_html(terms)
+    )
+    page.evaluate("modules.learn.shown(document.getElementById('la-lesson'), 'x')")
+    mounted(page, "pass", "01")
+    lit = """() => [...document.querySelectorAll('#host [data-part], #host [data-part] *')]
+      .filter(node => getComputedStyle(node).outline.includes('solid 3px')).map(node => node.closest('[data-part]').dataset.part)"""
+    assert page.evaluate(lit) == []
+    for part in parts:
+        term = page.get_by_role("button", name=part, exact=True)
+        term.hover()
+        assert {*page.evaluate(lit)} == {part}, part
+    term.press("Enter")
+    page.mouse.move(0, 800)
+    assert {*page.evaluate(lit)} == {"cache"} and term.get_attribute("aria-pressed") == "true", "it stays"
+    term.press("Enter")
+    term.blur()
+    assert page.evaluate(lit) == []
+
+
+def test_rows_fill_the_wait(page):
+    host = mounted(page, "weights")
+    slider = host.get_by_role("slider")
+    blocks = "document.querySelector('.la-f-rows').getAttribute('d').match(/M/g).length"
+    assert page.evaluate(blocks) == 1 and "still waits 15.9 ms" in host.inner_text()
+    for _ in range(8):
+        slider.press("ArrowRight")
+    assert page.evaluate(blocks) == 200 and "The rows fill the wait exactly." in host.inner_text()
+    wait, filled = (host.locator(name).bounding_box() for name in (".la-f-wait", ".la-f-rows"))
+    assert filled["x"] + filled["width"] == pytest.approx(wait["x"] + wait["width"], abs=2)
+
+
+def test_matches(page):
     words = ["the", "cat", "sat", "on", "the", "mat", ".", "the", "dog", "saw", "the", "cat"]
     assert page.evaluate("w => modules.matching.matchOf(w)", words) == {
         "from": 0, "length": 2, "draft": ["sat", "on", "the", "mat"],
@@ -88,8 +187,6 @@ def test_matches_and_shelves(page):
     assert page.evaluate("w => modules.matching.followers(w)", [*words, "sat", "on", "the"]) == [
         ["cat", 2], ["mat", 1], ["dog", 1],
     ]  # fmt: skip
-    assert page.evaluate("modules.shelf.reads(2, true).join(' ')") == "Once there was a small green toad"
-    assert page.evaluate("modules.shelf.reads(2, false).join(' ')") == "Once there was a small green frog who toad"
     assert page.evaluate("[1, 200, 400].map(modules.weights.passMs)") == [16, 16, 32]
 
 
@@ -255,13 +352,21 @@ def test_a_tree_is_walked_by_hand(page):
 def test_each_reacts_to_the_keyboard(page, name):
     host = mounted(page, name)
     before = host.inner_text()
-    fields = {"pencil": "drafted word 2", "counters": "num_accepted_tokens_total"}
-    handle = host.get_by_label(fields[name]) if name in fields else host.get_by_role("slider").first
-    handle.focus()
-    page.keyboard.press("End" if name in fields else "ArrowRight")
-    if name in fields:
+    if name == "counters":
+        host.get_by_label("num_accepted_tokens_total").focus()
+        page.keyboard.press("End")
         page.keyboard.type("0")
+    elif name == "pass":
+        host.get_by_role("button", name="3", exact=True).focus()
+        page.keyboard.press("Enter")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        assert "Right." in host.inner_text()
     else:
+        handle = host.get_by_role("slider").first
+        handle.press("ArrowRight")
         assert handle.get_attribute("aria-valuetext")
     assert host.inner_text() != before
 
@@ -281,8 +386,10 @@ def test_handles_are_large_enough_for_a_finger(chromium):
 @pytest.mark.parametrize("size", [(900, 900), (390, 844)])
 def test_none_is_wider_than_the_page(chromium, size):
     page = blank(chromium, size)
-    for name in NAMES:
-        mounted(page, name)
+    for name, lesson in [*((name, "02") for name in NAMES), ("pass", "07"), ("pass", "09")]:
+        host = mounted(page, name, lesson)
+        if name == "pass":
+            press(host, "3" if lesson != "09" else "8", "verify")
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0], name
     page.close()
 
@@ -292,8 +399,11 @@ def test_axe_finds_nothing_in_them(chromium, theme):
     page = blank(chromium)
     page.evaluate(f"document.body.classList.toggle('dark', {json.dumps(theme == 'dark')})")
     for name in NAMES:
-        mounted(page, name)
+        host = mounted(page, name)
         assert serious(page) == [], name
+        if name == "pass":
+            press(host, "3", "verify")
+            assert serious(page) == [], "with its outcome"
     page.close()
 
 
@@ -312,7 +422,7 @@ MOVES = """async node => {
 
 
 @pytest.mark.timed
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "pass"])
 def test_a_drag_is_drawn_within_a_frame(page, name):
     host = mounted(page, name)
     handle = host.locator(".la-f-scrub, .la-f-end, input").first

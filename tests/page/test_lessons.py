@@ -34,12 +34,17 @@ LESSONS = lessons.lessons()
 ALL = (*lessons.pages(), read(ANSWERS))
 IDS = [lesson.name for lesson in ALL]
 TEXTS = {lesson.name: (FOLDER / f"{lesson.name}.md").read_text(encoding="utf-8") for lesson in ALL}
+PARTS = ("draft", "rows", "predictions", "accepted", "correction", "bonus", "cache")  # of the drawing of a pass
 P, Q = [0.5, 0.3, 0.2], [0.2, 0.7, 0.1]  # the worked example of cat, dog and fox
 
 
 def text(number):
     """Return the source of a lesson by its number."""
     return next(text for name, text in TEXTS.items() if name.startswith(f"{number:02}-"))
+
+
+def named(name):
+    return next(lesson for lesson in ALL if lesson.name == name)
 
 
 def widgets(kind, *selected):
@@ -75,12 +80,8 @@ def test_a_lesson_is_short_interactive_and_ends_with_a_question(lesson):
     assert lesson.learn.endswith(".")
     alive = widgets(kinds.Widget, lesson)
     assert isinstance(lesson.parts[-1], kinds.Quiz)
-    assert 2 <= len(alive) - 1 <= 5 or {type(w) for w in alive[:-1]} == {
-        kinds.Bug,
-        kinds.Dice,
-        kinds.Figure,
-        kinds.Exercise,
-    }
+    special = {kinds.Bug, kinds.Dice, kinds.Figure, kinds.Exercise}  # of lesson 9, in which each bug is a widget
+    assert 2 <= len(alive) - 1 <= 6 or {type(w) for w in alive[:-1]} == special
 
 
 @pytest.mark.parametrize("name", IDS)
@@ -94,6 +95,11 @@ def test_links_are_internal_and_valid(name):
         elif target.startswith("?"):
             query = {key: values[0] for key, values in parse_qs(target[1:], strict_parsing=True).items()}
             assert_link(query)
+        elif target.startswith("#"):
+            assert target[1:] in PARTS
+            assert any(figure.figure == "pass" for figure in widgets(kinds.Figure, named(name))), (
+                "it outlines a drawing"
+            )
         else:
             assert (FOLDER / target).is_file(), target
             assert target != f"{name}.md"
@@ -119,7 +125,7 @@ def test_text_has_no_exclamation_marks_or_emoji(name):
     prose = lessons.LISTING.sub("", lessons.BLOCK.sub("", TEXTS[name]))
     assert "!" not in prose
     assert not re.search("[\U0001f000-\U0001faff✀-➿]", prose)
-    for part in next(lesson for lesson in ALL if lesson.name == name).parts:
+    for part in named(name).parts:
         if isinstance(part, kinds.Widget):
             assert not re.search(r"[`*\[\]!]|\n", " ".join(lessons._sentences(part)))
 
@@ -208,6 +214,9 @@ WRONG = {
     "```widget quiz\nquestion: q\nanswers: [{text: a, why: b, right: true}, {text: c, why: d, right: true}]\n```": "one right answer",
     "```widget quiz\nquestion: q\nanswers: [{text: a, why: b, right: true}]\n```": "at least 2 items",
     "```widget quiz\nquestion: q\nanswers: [{text: a, right: true}, {text: c, why: d}]\n```": "answers.0.why is {'text': 'a', 'right': True}: Field required",
+    "```widget figure\nfigure: pass\ntext: a b\nrules: {a: b}\n```": "give a rule for b",
+    "```widget figure\nfigure: pass\nrules: {a: a}\n```": "give a text",
+    "```widget figure\nfigure: window\ntext: a\n```": "only the figure pass",
     "```widget cost\nstray\n```": "line 7, fields is 'stray",
     "```widget cost\nrows: [1]\nstray\n```": "line 7, YAML is",
     "```widget cost\nsay: a: b\n```": "mapping values are not allowed here",
@@ -294,11 +303,39 @@ def test_lesson_1_passes_of_an_imagined_machine():
     assert "50 x 0.08 = 4 ms" in text(1)
 
 
-@pytest.mark.parametrize(
-    ("source", "written"), [(text(2), "quick brown dog"), (TEXTS["teacher"], "small frog jumped")], ids=["2", "teacher"]
-)
-def test_lesson_2_a_pass_by_hand(source, written):
+def pass_by_rules(figure, text, draft):
+    """Return the words that the real rule writes, with the predictions of a figure's table of words."""
+    read, rules = [word.lower() for word in (*text, *draft)], {key: word.lower() for key, word in figure.rules.items()}
+    ends = [read[:end] for end in range(len(text), len(read) + 1)]
+    predictions = [rules.get(" ".join(words[-2:]), rules[words[-1]]) for words in ends]
+    vocabulary = sorted({*read, *predictions})
+    tree = Draft.chain([vocabulary.index(word.lower()) for word in draft], "figure")
+    verification = follow(tree, [vocabulary.index(word) for word in predictions])
+    return [vocabulary[token] for token in (*(tree.tokens[row] for row in verification.path), verification.token)]
+
+
+def test_lesson_2_passes_of_the_figure_agree_with_the_real_rule():
+    figure = next(figure for figure in widgets(kinds.Figure, LESSONS[1]) if figure.figure == "pass")
+    assert pass_by_rules(figure, ["The"], figure.draft.split()) == ["quick", "brown", "dog"]
+    assert pass_by_rules(figure, ["The", "quick", "brown", "dog"], ["sleeps", "in", "the", "sun"]) == [
+        "sleeps",
+        "in",
+        "the",
+        "sun",
+        ".",
+    ]
+    assert "two passes of the target write 8 tokens: 4 per pass" in text(2)
+    written = re.findall(r"`([^`]+) → ([^`]+)`", text(2))
+    rules = {key.lower(): word for key, word in written}
+    assert figure.rules == rules, "the table in the text"
+    for other in widgets(kinds.Figure, LESSONS[0], LESSONS[2], LESSONS[6], LESSONS[8]):
+        if other.figure == "pass":
+            assert pass_by_rules(other, other.text.split(), other.draft.split())
+
+
+def test_the_worksheet_has_a_pass_by_hand():
     """The table agrees with the real rule."""
+    source, written = TEXTS["teacher"], "small frog jumped"
     _, *rows = next(
         t for t in tables(source) if t[0][1] == "input" and len(t[0]) == 5 and t[0][2] == "the target predicts"
     )
@@ -306,16 +343,9 @@ def test_lesson_2_a_pass_by_hand(source, written):
     drafted = [vocabulary.index(row[3]) for row in rows if row[3]]
     assert [row[1] for row in rows[1:]] == [row[3] for row in rows[:-1]], "the next row reads the drafted token"
     verification = follow(Draft.chain(drafted, "pencil"), [vocabulary.index(row[2]) for row in rows])
-    outcomes = {test.row: test.outcome for test in verification.tests if test.row is not None}
-    expected = [outcomes.get(i, "not tested") for i in range(len(rows))]
-    assert (
-        " ".join(vocabulary[token] for token in (*(drafted[row] for row in verification.path), verification.token))
-        == written
-    )
-    if source == text(2):
-        assert [row[4] for row in rows] == expected
-    else:
-        assert all(row[4] == "" for row in rows), "an exercise"
+    tokens = (*(drafted[row] for row in verification.path), verification.token)
+    assert " ".join(vocabulary[token] for token in tokens) == written
+    assert all(row[4] == "" for row in rows), "an exercise"
 
 
 def test_lesson_3_the_residual():
@@ -687,9 +717,10 @@ def test_lesson_8_the_code_runs(monkeypatch, capsys):
 def test_lesson_9_each_bug_has_its_effect(models, bug):
     """With the widgets' settings, a bug in the text changes the text, and a bug in the speed does not."""
     scenario_of_bug = next(scenario for scenario in SCENARIOS if scenario.id == bug.scenario)
-    running = bugs.race(models, scenario_of_bug.prompt, bugs.find(bug.bug), ["naive", "draft"], **bug.settings)
+    running = bugs.race(models, scenario_of_bug.prompt, bugs.find(bug.bug), ["naive", "draft", "draft"], **bug.settings)
     trace = finished(running)
-    naive, broken = trace.lanes
+    naive, correct, broken = trace.lanes
+    assert correct.tokens == naive.tokens and broken.options["bug"] == bug.bug, "only the last lane has the bug"
     harm = bugs.find(bug.bug).harm
     if harm == bugs.TEXT:
         assert naive.tokens != broken.tokens

@@ -11,11 +11,24 @@ from test_page import SHORT, race
 from test_page_access import serious
 
 from lookahead.measure import recordings
-from lookahead.measure.bugs import BUGS
+from lookahead.measure.bugs import BUGS, TEXT
 from lookahead.page.learn.lanes import pass_number
 from lookahead.page.learn.lessons import ANSWERS, TEACHER
 from lookahead.page.learn.lessons import pages as learn_pages
-from lookahead.page.learn.widgets import Bug, Code, Cost, Dice, Exercise, Guess, Plan, Quiz, Race, Recording, WhatIf
+from lookahead.page.learn.widgets import (
+    Bug,
+    Code,
+    Cost,
+    Dice,
+    Exercise,
+    Figure,
+    Guess,
+    Plan,
+    Quiz,
+    Race,
+    Recording,
+    WhatIf,
+)
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 ALL = {lesson.name: lesson for lesson in learn_pages()}
@@ -46,6 +59,10 @@ def use(box, widget):
         box.get_by_role("button", name="Close the inspector").click()
     elif isinstance(widget, Recording):
         number = pass_number(recordings.read(widget.recording).lanes[-1], widget.at)
+        if widget.at == "partly":
+            assert not box.locator(".la-passline").inner_text().startswith(f"pass {number} "), "the outcome is hidden"
+            box.get_by_role("group", name="The draft is").get_by_role("button").first.click()
+            box.get_by_text("Not right, you chose 0").first.wait_for()
         assert box.locator(".la-passline").inner_text().startswith(f"pass {number}")
         box.get_by_role("button", name="Previous pass").click()
         assert not box.locator(".la-passline").inner_text().startswith(f"pass {number} ")
@@ -66,20 +83,22 @@ def use(box, widget):
         box.get_by_text("It does not converge to p." if widget.bug else "It converges to p.").wait_for()
         box.locator(".js-plotly-plot").wait_for()
     elif isinstance(widget, Bug):
-        bug = BUGS[widget.bug]
-        box.get_by_role("button", name="Run the test").click()
-        finding = box.locator(".la-finding.la-fails")
-        finding.wait_for()
-        assert bug.test in finding.inner_text()
-        if widget.bug != next(iter(BUGS)):  # test_lab_bugs covers the other bugs
-            return
-        box.get_by_role("checkbox").uncheck()
-        box.get_by_role("button", name="Run the test").click()
-        box.locator(".la-finding.la-passes").wait_for()
+        bug, run = BUGS[widget.bug], box.get_by_role("button", name="Run with and without the bug")
+        assert run.is_disabled() and bug.test not in box.inner_text(), "a prediction comes first"
+        box.get_by_label("the text", exact=True).check()
+        run.click()
+        for kind in ("passes", "fails"):
+            finding = box.locator(f".la-finding.la-{kind}")
+            finding.wait_for()
+            assert bug.test in finding.inner_text()
+        box.get_by_text("Right." if bug.harm == TEXT else "Not right, you chose").wait_for()
         if widget.scenario:
-            box.get_by_role("checkbox").check()
-            box.get_by_role("button", name="Race", exact=True).click()
             box.locator(".la-timeline[data-state=finished]").wait_for(timeout=180_000)
+            lanes = box.locator(".la-cell[role=rowheader]").all_inner_texts()
+            assert lanes == ["naive", "draft", "draft, with the bug"], "side by side"
+            ratio = box.locator(".la-ratio.la-final")
+            ratio.wait_for()
+            assert (ratio.inner_text() == "the text is wrong") == (bug.harm == TEXT), "no speed of a wrong text"
     elif isinstance(widget, Cost):
         if widget.predict:
             assert not box.get_by_text(re.compile(r"[\d.]+ ms")).count()
@@ -98,12 +117,20 @@ def use(box, widget):
     elif isinstance(widget, Plan):
         assert box.locator("a[href^='?present=']").count() >= 8
     elif isinstance(widget, Code):
+        if widget.ask:
+            assert box.get_by_role("mark").count() == 0
+            box.get_by_role("button", name="show the marks").click()
         assert widget.text.split("\n")[0].strip() in box.inner_text()
+        assert box.get_by_role("mark").count() == len(widget.marked)
     elif isinstance(widget, Exercise):
         for run in box.get_by_role("button", name="Run the tests").all():
             run.click()
         box.get_by_text("Tests passed: 0 of 3.").wait_for()
         box.get_by_text("Tests passed: 0 of 1.").wait_for()
+    elif isinstance(widget, Figure) and widget.ask:
+        box.get_by_role("button", name="3", exact=True).or_(box.get_by_role("button", name="6", exact=True)).click()
+        box.get_by_role("button", name="verify").click()
+        box.get_by_text(re.compile("2 of 4 accepted")).wait_for()
     elif isinstance(widget, Quiz):
         for answer in sorted(widget.answers, key=lambda answer: answer.right):
             # By keyboard: a race that plays above may move the buttons under a pointer.
@@ -269,6 +296,8 @@ def test_keys_act_on_the_focused_timeline(visit):
     page = learn(visit, "02-draft-and-verify")
     box = page.locator(".la-widgetbox.la-recording").first
     line = box.locator(".la-passline")
+    box.get_by_role("button", name="Next pass").click()
+    page.evaluate("document.activeElement.blur()")
     before = line.inner_text()
     page.locator("body").press("ArrowLeft")
     assert line.inner_text() == before

@@ -2,6 +2,7 @@
 
 import pytest
 from playwright.sync_api import expect
+from test_page_access import serious
 from test_timeline import blank, raced, seek  # noqa: F401  (`page` asks for `blank`)
 
 pytestmark = pytest.mark.browser
@@ -96,3 +97,58 @@ def test_the_strip_is_on_the_first_screen_and_nothing_covers_it(visit, size):
       const at = document.elementFromPoint(strip.left + 20, strip.bottom + 20); return !at?.closest('.la-strip'); }""")
     assert not covered
     assert shown.evaluate("document.documentElement.scrollWidth") <= size[0]
+
+
+def test_one_pass_asks_for_the_outcome_before_it_is_shown(page):
+    raced(page, 0)
+    height, question = (
+        page.locator(".la-strip").bounding_box()["height"],
+        page.get_by_role("group", name="The draft is"),
+    )
+    page.get_by_role("button", name="one pass").click()
+    page.click(".la-play")
+    question.wait_for()
+    assert question.get_attribute("aria-label") == "The draft is “ a b x y”: how many of the 4 are accepted?"
+    assert question.get_by_role("button").all_inner_texts() == ["0", "1", "2", "3", "4"]
+    state = page.evaluate("lookahead.state()")
+    assert not state["playing"] and 0.0199 < state["t"] < 0.02, "a moment before the outcome"
+    expect(page.locator(".la-s-mark").first).to_be_hidden()
+    assert "accepted" not in page.inner_text(".la-passline")
+    assert page.inner_text(".la-s-caption").split() == ["Predict", "how", "many", "of", "the", "4", "are", "accepted?"]
+    assert [rule for rule, *_ in serious(page) if rule != "label"] == [], "the fake form has no label"
+    page.keyboard.press("3")
+    caption = page.locator(".la-s-caption")
+    expect(caption).to_contain_text("Not right, you chose 3: 2 of 4 accepted, because token 3 is rejected.")
+    assert page.inner_text(".la-timeline [aria-live]") == caption.inner_text().split("accept ", 1)[1].strip()
+    expect(page.locator(".la-s-mark").first).to_be_visible()
+    assert question.is_hidden() and page.evaluate("lookahead.state().playing")
+    assert page.locator(".la-strip").bounding_box()["height"] == height
+    question.wait_for()
+    page.keyboard.press("Escape")
+    expect(page.locator(".la-s-caption")).to_contain_text("all 4 are accepted, and the target adds one more")
+    assert question.is_hidden(), "skipped"
+
+
+def test_the_question_is_skipped_by_play_and_forgotten_by_a_seek(page):
+    raced(page, 0)
+    page.get_by_role("button", name="one pass").click()
+    page.click(".la-play")
+    question = page.get_by_role("group", name="The draft is")
+    question.wait_for()
+    page.click(".la-play")
+    expect(page.locator(".la-s-caption")).to_contain_text("2 of 4; instead of the third")
+    seek(page, 0.001)
+    page.click(".la-play")
+    question.wait_for()
+    question.get_by_role("button", name="2 tokens accepted").click()
+    expect(page.locator(".la-s-caption")).to_contain_text("Right: 2 of 4 accepted")
+
+
+def test_an_embedded_race_asks_nothing(page):
+    raced(page, 0)
+    page.evaluate("document.querySelector('.la-timeline').classList.add('la-embedded')")
+    page.evaluate(
+        "document.querySelector('.la-teach + .la-button').click(); document.querySelector('.la-play').click()"
+    )
+    page.wait_for_function("lookahead.state().t > 0.021")
+    assert page.locator(".la-question").is_hidden()

@@ -414,11 +414,21 @@ def test_forced_colors_keep_the_rulers(chromium):
 def test_texts_that_differ_are_shown_side_by_side_and_marked(page):
     mount(page, "")
     page.evaluate(
-        """() => { const b = batch(); b.ev[12].step.emitted[1] = 99; b.ev[12].step.pieces[1] = ' E'; push(b); }"""
+        """() => { const b = batch(); b.ev[12].step.emitted[1] = 99; b.ev[12].step.pieces[1] = ' E';
+      b.ev.at(-1).agreement[1] = {identical: false, badge: "differs at token 5", detail: "Two ids."}; push(b); }"""
     )
     seek(page, 0.08)
     assert page.locator(".la-lane").count() == 2
     assert page.locator(".la-different").all_inner_texts() == [" e", " E"]
+    assert page.inner_text(".la-ratio") == "the texts differ" and "2.00x" not in page.inner_text(".la-timeline")
+    assert "No speedup is reported" in page.inner_text(".la-verdict")
+    page.evaluate(
+        "b => push(b)",
+        page.evaluate("""() => { const b = batch(0, undefined, 'bug'); b.ev[12].step.emitted[1] = 99;
+      b.ev[0].trace = {...header, exactness: 'bit-exact'}; b.ev.at(-1).agreement[1] = null; return b; }"""),
+    )
+    seek(page, 0.08)
+    assert page.inner_text(".la-ratio") == "the text is wrong" and page.inner_text(".la-big").split() == ["2", "passes"]
     assert not page.get_by_role("button", name="side by side").is_visible(), "there is no other view"
     page.evaluate("push(batch(0, undefined, 'same'))")
     seek(page, 0.045)

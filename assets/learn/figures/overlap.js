@@ -1,13 +1,16 @@
-/* overlap.js: p and q as draggable bars with their overlap, the residual of p, and random throws. A token drafted
+/* overlap.js: p and q as draggable bars with their overlap, the residual as bars, and random throws. A token drafted
    from q is accepted with probability min(1, p/q), else one is drawn from the residual, so the results follow p. */
 
 import {make, setText} from "../../page/dom.js";
 import {hundredths, percent} from "../../page/numbers.js";
-import {button, part} from "../widget.js";
+import {part} from "../widget.js";
 import {end} from "./handles.js";
+import {Throws, WORDS} from "./throws.js";
 
-const WORDS = ["cat", "dog", "fox"];
-const THROWS = 200;
+const KEY = [
+  "Left bar: p, the target’s. Right bar, dashed: q, the drafter’s. Drag their ends. ",
+  "Filled: the overlap. The short line at the side is the result of the throws.",
+];
 
 /** Set one share. The others are scaled in proportion, or equal if all of them were 0. */
 export function withShare(shares, i, value) {
@@ -20,26 +23,12 @@ export function withShare(shares, i, value) {
 
 export const overlapOf = (p, q) => p.map((share, i) => Math.min(share, q[i]));
 const sum = list => list.reduce((a, b) => a + b, 0);
+const excessOf = (p, q) => p.map((share, i) => Math.max(0, share - q[i]));
 
 /** The residual distribution, which is drawn from after a rejection; null if p equals q. */
 export function residual(p, q) {
-  const left = p.map((share, i) => Math.max(0, share - q[i]));
+  const left = excessOf(p, q);
   return sum(left) > 1e-9 ? left.map(share => share / sum(left)) : null;
-}
-
-function pick(shares) {
-  let left = Math.random();
-  for (const [i, share] of shares.entries()) {
-    left -= share;
-    if (left < 0) return i;
-  }
-  return shares.indexOf(Math.max(...shares)); // the shares add up to 1, except for rounding
-}
-
-/** The token that one throw emits. */
-function throwOnce(p, q) {
-  const drafted = pick(q);
-  return Math.random() * q[drafted] < p[drafted] ? drafted : pick(residual(p, q) || p);
 }
 
 /** A token's two bars with draggable ends, and a line at its share of the results. Returns {node, show}. */
@@ -75,45 +64,58 @@ function column(word, i, shares, change) {
   return {node: part("la-f-column", pair, make("span.la-f-label", word)), show};
 }
 
+/** Bars without handles, with their numbers: a row of the residual. Returns {node, show(shares)}. */
+function bars(title) {
+  const columns = WORDS.map(word => {
+    const [fill, value] = [make("span.la-f-bar.la-f-p"), make("span.la-f-said")];
+    const track = make("span.la-f-track", fill);
+    return {node: part("la-f-level", track, make("span.la-f-label", `${word} `, value)), fill, value};
+  });
+  const show = shares =>
+    columns.forEach(({fill, value}, i) => {
+      fill.style.height = percent(shares?.[i] ?? 0);
+      fill.hidden = !shares?.[i];
+      setText(value, shares ? hundredths(shares[i]) : "—");
+    });
+  const row = part("la-f-levels", ...columns.map(({node}) => node));
+  return {node: part("la-f-residual", make("p.la-g-small", title), row), show};
+}
+
 const listed = shares => WORDS.map((word, i) => `${word} ${hundredths(shares[i])}`).join(", ");
 
 export function figure() {
   const shares = {p: [0.5, 0.3, 0.2], q: [0.2, 0.7, 0.1]};
-  let counts = WORDS.map(() => 0);
   const summary = make("p.la-f-advice", {"aria-live": "polite"});
+  const [excess, normalized] = [bars("max(0, p − q)"), bars("residual: divided by its sum")];
+  const distributions = () => [shares.p, shares.q, residual(shares.p, shares.q)];
+  const throws = new Throws(distributions, () => draw());
   const columns = WORDS.map((word, i) =>
     column(word, i, shares, (name, at, value) => {
       shares[name] = withShare(shares[name], at, value);
-      counts = WORDS.map(() => 0);
+      throws.clear();
       draw();
     }),
   );
 
   function draw() {
-    const common = overlapOf(shares.p, shares.q);
-    const total = sum(counts);
-    const results = counts.map(n => (total ? n / total : 0));
+    const [p, q, left] = distributions();
+    const common = overlapOf(p, q);
+    const {results, title} = throws;
     for (const [i, {show}] of columns.entries()) show(common[i], results[i]);
-    const left = residual(shares.p, shares.q);
-    const residualNote = left ? `; otherwise a token is drawn from the residual: ${listed(left)}` : "";
-    const throwsNote = total ? ` After ${total} throws: ${listed(results)}.` : "";
-    setText(summary, `Accepted with probability ${hundredths(sum(common))}${residualNote}.${throwsNote}`);
+    excess.show(excessOf(p, q));
+    normalized.show(left);
+    const overlap = hundredths(sum(common));
+    const distance = hundredths(Math.max(0, 1 - sum(common)));
+    const variation = `Total variation TV = 1 − ${overlap} = ${distance}, the probability of a rejection.`;
+    const note = left ? "" : " The residual is empty.";
+    const after = title && ` ${title}: ${listed(results)}.`;
+    setText(summary, `Overlap ${overlap}, the probability of acceptance. ${variation}${note}${after}`);
   }
 
-  const throwAll = () => {
-    for (let i = 0; i < THROWS; i++) counts[throwOnce(shares.p, shares.q)] += 1;
-    draw();
-  };
-  const key = make(
-    "p.la-g-small",
-    "Left bar: p, the target’s. Right bar, dashed: q, the drafter’s. Drag their ends. ",
-    "Filled: the overlap. Black line: the result.",
-  );
   draw();
+  const both = part("la-f-both", excess.node, normalized.node);
   return [
-    part("la-f-columns", ...columns.map(({node}) => node)),
-    key,
-    button(`throw ${THROWS} dice`, throwAll),
-    summary,
+    ...[part("la-f-columns", ...columns.map(({node}) => node)), make("p.la-g-small", ...KEY), both],
+    ...[throws.buttons, summary, ...throws.nodes],
   ];
 }

@@ -1,8 +1,8 @@
 """The teacher's plan as frames for a projector: `assets/lessons/deck.yaml`, with three sessions.
 
 A frame has a title, its length in minutes, notes for the teacher, and one stage: a `recording`, a `figure`, a widget of a
-lesson (`guess`, `quiz` or `cost`, by the lesson's name), a `question`, or two things to `compare`. A frame starts when the
-frame before it ends. Invalid fields raise a `LessonError` with the file and the field.
+lesson (`guess`, `quiz` or `cost`, by the lesson's name), a `question`, or two things to `compare`. A `figure` has its own name, or
+the name of the lesson whose drawing of a pass is shown. A frame starts when the frame before it ends. Invalid fields raise a `LessonError` with the file and the field.
 """
 
 import html
@@ -95,12 +95,13 @@ class Frame(Fields):
         return self.at if isinstance(self.at, int) else pass_number(lane, self.at)
 
     def _widget(self) -> Widget:
-        if self.figure:
-            return Figure(figure=self.figure)
         lesson = next((lesson for lesson in lessons() if lesson.name == getattr(self, self.kind)), None)
         for part in lesson.parts if lesson else ():
-            if isinstance(part, Widget) and part.kind == self.kind:
+            is_shown = not isinstance(part, Figure) or part.figure == "pass"
+            if isinstance(part, Widget) and part.kind == self.kind and is_shown:
                 return part
+        if self.figure:
+            return Figure(figure=self.figure)
         raise ValueError(f"there is no lesson of this name with a {self.kind}.")
 
     def stage(self, models: Models) -> dict[str, Any]:

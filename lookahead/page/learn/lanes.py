@@ -1,6 +1,7 @@
-"""Widgets with lanes of tokens: a race, a recording at a pass, and a race with a bug together with the test that fails."""
+"""Widgets with lanes of tokens: a race, a recording at a pass, and a bug with its test and a race, after the reader's prediction."""
 
 import html
+import json
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -16,17 +17,17 @@ from ...server import form, race_job
 from ...server.runs import complete_batch
 from ...server.state import ServerState
 from ...trace import wire
-from ...trace.race import race as correct_race
 from ...trace.schema import LaneRecord
-from ..parts import markup, status_line
+from ..parts import QUIET, markup
 from ..running import STOP_LANES, buttons, follow_job, run_and_stop
 from ..timeline import timeline
 from .widgets import BY_ID, Bug, Race, Recording
 
 EFFECTS = {
     bugs.TEXT: "It changes the text.", bugs.DISTRIBUTION: "It changes the distribution, which one text does not show.",
-    bugs.SPEED: "It only costs speed.",
+    bugs.SPEED: "It changes only the speed.",
 }  # fmt: skip
+QUESTIONS = {"the text": bugs.TEXT, "only the distribution": bugs.DISTRIBUTION, "only the speed": bugs.SPEED}
 
 
 def race(widget: Race, server: ServerState) -> None:
@@ -73,39 +74,48 @@ def pass_number(lane: LaneRecord, at: str) -> int:
 
 
 def bug(widget: Bug, server: ServerState) -> None:
-    """Add a bug as a switch, with its test, and a race if one shows its effect."""
+    """Add a bug: the reader predicts its effect, then runs its test, and a race if one shows the effect."""
     mistake = bugs.find(widget.bug)
+    choice = gr.Radio(
+        [*QUESTIONS], label=f"Your prediction: what does the bug “{mistake.name}” change?", interactive=True
+    )
     with gr.Row(elem_classes="la-do"):
-        on = gr.Checkbox(True, interactive=True, label=f'the bug "{mistake.name}" is switched on', min_width=240)
-        test = gr.Button("Run the test", scale=0, min_width=136)
-        start, stop = buttons("Race") if widget.scenario else (None, gr.Button("Stop", interactive=False, scale=0))
-    status = markup(status_line(f"{EFFECTS[mistake.harm]} The test {mistake.test} fails with it."))
-    run_and_stop(test, stop, partial(_run_test, mistake), [on], [], status=status, done=None)
+        start, stop = buttons("Run with and without the bug", width=240, interactive=False)
+    # The outcome stays hidden until there is a prediction.
+    choice.input(None, js=f"() => ({json.dumps(gr.update(interactive=True))})", outputs=start, queue=False, **QUIET)
     if not widget.scenario:
+        status = markup()
+        run_and_stop(start, stop, partial(_run_test, mistake), [choice], [], status=status, done=None)
         return
-    lanes = timeline("", server.runs)
+    finding, lanes = markup(), timeline("", server.runs)
     scenario = BY_ID[widget.scenario]
     options = {"chat": scenario.chat, **scenario.options, **widget.settings}
     options["max_new_tokens"] = form.initial_values(server.limits, **options)["max_new_tokens"]
+    methods = ["naive", "draft", "draft"]
 
-    def run(on: bool) -> Iterator[str]:
-        bug = mistake.id if on else ""
-        make = partial(_race, bug=bug, prompt=scenario.prompt, methods=["naive", "draft"], options=options)
-        yield from race_job.follow(server, make)
+    def race_with_bug(server: ServerState) -> Any:
+        return bugs.race(server.families.default.models, scenario.prompt, mistake, methods, **options)
 
-    run_and_stop(start, stop, run, [on], [lanes], stopped=(lanes, STOP_LANES))
+    def run(choice: str) -> Iterator[Any]:
+        for text in _run_test(mistake, choice):
+            yield [gr.skip(), text]
+        for batch in race_job.follow(server, race_with_bug):
+            yield [batch, gr.skip()]
 
-
-def _race(server: ServerState, bug: str, prompt: str, methods: list[str], options: dict[str, Any]) -> Any:
-    if not bug:
-        return correct_race(server.families.default.models, prompt, methods, **options)
-    return bugs.race(server.families.default.models, prompt, bugs.find(bug), methods, **options)
+    run_and_stop(start, stop, run, [choice], [lanes, finding], stopped=(lanes, STOP_LANES))
 
 
-def _run_test(bug: bugs.Bug, on: bool) -> Iterator[Any]:
-    yield status_line("Running the test.")
-    for line, finding in follow_job(lambda: bugs.catch(bug if on else None, bug.test)):
-        yield _finding(finding, on) if isinstance(finding, Finding) else line
+def _run_test(bug: bugs.Bug, choice: str) -> Iterator[Any]:
+    """Yield the findings of the bug's test without and with the bug, and whether the reader's prediction was right."""
+    findings = ""
+    for tested in (None, bug):
+        for line, finding in follow_job(lambda tested=tested: bugs.catch(tested, bug.test)):
+            if isinstance(finding, Finding):
+                findings += _finding(finding, tested is not None)
+            yield findings or line
+    opening = "Right." if QUESTIONS.get(choice) == bug.harm else f"Not right, you chose “{choice}”."
+    sentence = html.escape(f"{EFFECTS[bug.harm]} {bug.description}")
+    yield f'<p class="la-finding" role="status"><b>{html.escape(opening)}</b> {sentence}</p>{findings}'
 
 
 def _finding(finding: Finding, on: bool) -> str:

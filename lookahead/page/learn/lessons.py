@@ -2,7 +2,8 @@
 
 A lesson is `assets/lessons/NN-name.md`: YAML front matter with the fields `title` and `learn`, then Markdown, and at the
 end a quiz. Other files have no quiz. Prose links to lessons by file name (`03-rejection.md`) and to the page's own
-queries (`?recording=story`). A widget is a fenced block of YAML with the fields of its kind's model (widgets.py):
+queries (`?recording=story`). A link to `#draft` or to another part outlines it in the lesson's drawing of a pass. A widget
+is a fenced block of YAML with the fields of its kind's model (widgets.py):
 
     ```widget race
     scenario: window

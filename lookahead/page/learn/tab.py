@@ -24,6 +24,8 @@ REGIONS = {
     "</table>": "</table></div>",
     "<pre>": '<pre tabindex="0" role="region" aria-label="code">',
 }
+# A link such as [draft](#draft) outlines a part of the lesson's drawing of a pass (assets/learn/learn.js).
+TERM = r'<span class="la-term" role="button" tabindex="0" aria-pressed="false" data-part="\1">\2</span>'
 PRINTED = {TEACHER.stem: "Worksheet", ANSWERS.stem: "Answer key"}  # sections with a print button
 
 
@@ -82,6 +84,7 @@ def to_html(markdown: str) -> str:
     """
     text = re.sub(r'href="([\w-]+)\.md"', r'href="?lesson=\1"', READER.render(markdown))
     text = re.sub(r'(href="https://[^"]*")', r'\1 target="_blank" rel="noopener"', text)
+    text = re.sub(r'<a href="#(\w+)">(.*?)</a>', TERM, text)
     for old, new in REGIONS.items():
         text = text.replace(old, new)
     before, *sections = re.split(r"(?=<h2>)", text)

@@ -163,7 +163,8 @@ class WhatIf(Widget):
 class Code(Widget):
     """A listing: `text`, or the definition `source`, "lookahead/package/file.py#function" or "#Class.method".
 
-    `first` is the number of its first line. Lines that contain one of `marks` are marked.
+    `first` is the number of its first line. Lines that contain one of `marks` are marked; with `ask`, only after the reader
+    has selected lines.
     """
 
     text: str
@@ -171,6 +172,7 @@ class Code(Widget):
     title: str = ""
     marks: tuple[str, ...] = ()
     first: int = 1
+    ask: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -195,11 +197,29 @@ class Code(Widget):
 
 
 class Figure(Widget):
-    """An interactive figure, which `assets/learn/figures` draws by its name."""
+    """An interactive figure, which `assets/learn/figures` draws by its name. The other fields are those of `pass`.
 
-    figure: Literal[
-        "weights", "pencil", "shelf", "overlap", "matching", "window", "costs", "towers", "counters", "tree"
-    ]
+    `text` and `draft` are words. `rules` has the target's next word after a word, or after two. The reader predicts the number
+    that `ask` names before the outcome is shown, makes the draft if `build` is set, and can switch the `bugs` on.
+    """
+
+    figure: Literal["weights", "pass", "overlap", "matching", "window", "costs", "towers", "counters", "tree"]
+    text: str = ""
+    draft: str = ""
+    rules: dict[str, str] = {}
+    ask: Literal["", "tokens", "cache"] = ""
+    build: bool = False
+    bugs: tuple[Literal["prefix-dropped", "bonus-lost", "no-rollback"], ...] = ()
+
+    @model_validator(mode="after")
+    def _has_rules(self) -> Self:
+        if self.figure != "pass":
+            _require(self.model_fields_set <= {"figure", "say"}, "only the figure pass has these fields.")
+            return self
+        words = " ".join((self.text, self.draft, *self.rules, *self.rules.values())).lower().split()
+        _require(self.text, "give a text.")
+        _require(not (missing := sorted({*words} - {*self.rules})), f"give a rule for {', '.join(missing)}.")
+        return self
 
 
 class Exercise(Widget):

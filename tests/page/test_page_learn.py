@@ -315,7 +315,9 @@ def test_the_worksheet_and_the_answer_key_are_printed_from_their_own_pages(visit
     button = page.get_by_role("button", name=f"Print the {section}")
     button.wait_for()
     assert seen in page.locator("#la-lesson").inner_text() and unseen not in page.locator("#la-lesson").inner_text()
-    page.evaluate("window.print = () => { window.printed = document.querySelector('#la-lesson').className; }")
+    page.evaluate(
+        "window.dialogs = 0; window.print = () => { window.dialogs++; window.printed = document.querySelector('#la-lesson').className; }"
+    )
     button.click()
     page.wait_for_function("window.printed")
     assert "la-handout" in page.evaluate("window.printed")
@@ -327,6 +329,8 @@ def test_the_worksheet_and_the_answer_key_are_printed_from_their_own_pages(visit
     assert pdf.count(b"/Type /Page\n") + pdf.count(b"/Type /Page ") + pdf.count(b"/Type/Page/") <= 1, "one page"
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.locator(".la-printed").count() == 0
+    page.wait_for_timeout(500)
+    assert page.evaluate("window.dialogs") == 1
 
 
 def test_lesson_links_are_valid(visit):

@@ -70,9 +70,8 @@ def _lesson(lesson: Lesson, all_: list[Lesson], server: ServerState) -> None:
             with gr.Column(elem_classes=f"la-widgetbox la-{part.kind}"):
                 _widget(part, server, lesson.name)
     if printed := PRINTED.get(lesson.name):
-        with gr.Row(elem_classes="la-do"):
-            js = f"() => lookaheadPage.learn.handout({json.dumps(printed)})"
-            gr.Button(f"Print the {printed.lower()}", scale=0).click(None, js=js, **QUIET)
+        # Not a Gradio button: its script runs twice in a rendered part, which opens two print dialogs.
+        markup(f'<button type="button" class="la-print" data-section="{printed}">Print the {printed.lower()}</button>')
     if lesson in all_ and (later := all_[all_.index(lesson) + 1 :]):
         markup(f'<p class="la-next"><a href="?lesson={later[0].name}">Next: {html.escape(later[0].title)}</a></p>')
 

@@ -3,7 +3,7 @@
 import pytest
 from chromium import until
 from conftest import LEAVING, PATIENT_MS
-from test_page_access import serious
+from test_page_access import violations
 
 pytestmark = pytest.mark.browser
 PHONE = {"width": 390, "height": 844}
@@ -28,7 +28,7 @@ class Student:
         self.page.get_by_text("Sent. You can change it").wait_for()
 
     def close(self):
-        assert serious(self.page) == [] and not self.faults
+        assert violations(self.page) == [] and not self.faults
         assert self.page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
         self.context.close()
 
@@ -60,7 +60,7 @@ def test_a_teacher_and_two_students(visit, chromium, address):
     chosen.wait_for()
     assert chosen.inner_text().endswith("it is rejected")
     assert "right answer" not in second.page.inner_text("main").replace("until the teacher", "")
-    assert serious(teacher) == []
+    assert violations(teacher) == []
 
     panel.get_by_role("button", name="Show the answer").click()
     reason = "The chance is min(1, 0.3/0.7) = 0.429. The draw is 0.21, below 0.429: it is accepted."

@@ -6,7 +6,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 from test_page import STATE, state
-from test_page_access import serious
+from test_page_access import violations
 
 from lookahead.core import theory
 from lookahead.measure import recordings
@@ -201,7 +201,7 @@ def test_the_notes_follow_the_projector_and_control_it(visit):
     expect(notes.locator(".la-n-next")).to_have_text(f"Next: {frames[11].title}")
     assert notes.locator(".la-n-time").inner_text().startswith("26:3")
     assert notes.locator(".la-stage, #la-prompt").locator("visible=true").count() == 0, "no race"
-    assert serious(notes) == []
+    assert violations(notes) == []
     assert projector.evaluate(SEEN) == 0
     notes.keyboard.press("r")
     projector.wait_for_function(f"{SEEN} > 0")
@@ -246,4 +246,4 @@ def test_frames_fit_every_projector_and_their_text_is_large(visit):
                 least = 31.9 * width / 1280
                 assert page.locator(selector).first.evaluate(large) >= least, (width, selector)
             assert page.get_by_role("button", name="Next frame").bounding_box()["height"] >= 44
-    assert serious(page) == []
+    assert violations(page) == []

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from chromium import bare_page, exposed
-from test_page_access import serious
+from test_page_access import violations
 
 from lookahead.trace import assets
 
@@ -91,7 +91,7 @@ def test_the_starters_fail_and_only_two_failed_attempts_offer_a_solution(page):
         assert "✕" in tried(task, body) and not solution.is_visible()
         tried(task, body)
         assert solution.is_visible()
-    assert serious(page) == []
+    assert violations(page) == []
     task.get_by_role("textbox").press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Run the tests", "Tab leaves the editor"
 
@@ -137,6 +137,6 @@ def test_it_fits_a_phone(chromium, theme):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     right = "Math.max(...[...document.querySelectorAll('.la-game *')].map(node => node.getBoundingClientRect().right))"
     assert page.evaluate(right) <= 390
-    assert serious(page) == []
+    assert violations(page) == []
     assert page.problems == []
     page.close()

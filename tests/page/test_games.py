@@ -8,7 +8,7 @@ import re
 import pytest
 from chromium import bare_page, exposed
 from color import contrast, palette
-from test_page_access import serious
+from test_page_access import violations
 
 from lookahead.page.learn.widgets import Case
 from lookahead.trace import assets
@@ -321,10 +321,10 @@ def everything(page):
 
 @pytest.mark.parametrize("theme", ["", "dark"])
 @pytest.mark.parametrize("size", [(1440, 900), (390, 844)], ids=["desktop", "phone"])
-def test_no_serious_violation_and_nothing_too_wide(chromium, size, theme):
+def test_no_violation_and_nothing_too_wide(chromium, size, theme):
     page = blank(chromium, size, theme)
     everything(page)
-    assert serious(page) == []
+    assert violations(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     wide = """[...document.querySelectorAll('.la-game *')].filter(n => !n.closest('.la-g-listing') && n.getBoundingClientRect().right > innerWidth).map(n => n.className)"""
     assert page.evaluate(wide) == []
@@ -369,7 +369,7 @@ def test_only_the_palette_has_colors():
 
 def test_the_marks_of_a_listing_are_hidden_until_the_reader_has_selected_lines(page):
     game = mount(page, code(ask=True))
-    assert game.get_by_role("mark").count() == 0 and serious(page) == []
+    assert game.get_by_role("mark").count() == 0 and violations(page) == []
     game.get_by_role("button", name="while n:").press("Enter")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
@@ -379,6 +379,6 @@ def test_the_marks_of_a_listing_are_hidden_until_the_reader_has_selected_lines(p
     assert focused(page) == (
         "You selected 1 of the 2 marked lines. Not marked, but selected: 101. A dashed outline shows your selection."
     )
-    assert game.get_by_role("mark").count() == 2 and serious(page) == []
+    assert game.get_by_role("mark").count() == 2 and violations(page) == []
     chosen = game.locator(".la-g-chosen").evaluate_all("all => all.map(n => Number(n.dataset.line))")
     assert chosen == [99, 101]

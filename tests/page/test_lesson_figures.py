@@ -6,7 +6,7 @@ import json
 import pytest
 from chromium import bare_page, exposed
 from conftest import POCKET
-from test_page_access import serious
+from test_page_access import violations
 
 from lookahead.page.learn.lessons import lessons
 from lookahead.page.learn.tab import to_html
@@ -400,10 +400,10 @@ def test_axe_finds_nothing_in_them(chromium, theme):
     page.evaluate(f"document.body.classList.toggle('dark', {json.dumps(theme == 'dark')})")
     for name in NAMES:
         host = mounted(page, name)
-        assert serious(page) == [], name
+        assert violations(page) == [], name
         if name == "pass":
             press(host, "3", "verify")
-            assert serious(page) == [], "with its outcome"
+            assert violations(page) == [], "with its outcome"
     page.close()
 
 

@@ -8,7 +8,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 from test_page import press_race, race
-from test_page_access import SCREENS, in_other_colors, serious
+from test_page_access import SCREENS, in_other_colors, violations
 
 pytestmark = pytest.mark.browser
 
@@ -33,14 +33,14 @@ def open_section(page, section):
 
 
 @SCREENS
-def test_no_section_has_a_serious_violation(visit, scheme, size):
+def test_no_section_has_a_violation(visit, scheme, size):
     page = lab(visit, "Draft length", color_scheme=scheme, viewport={"width": size[0], "height": size[1]})
     page.get_by_role("button", name="use the displayed race").click()
     page.locator(".js-plotly-plot").locator("visible=true").first.wait_for()
     for section in SECTIONS:
         open_section(page, section)
-        assert serious(page) == [], section
-    assert serious(in_other_colors(page, scheme)) == []
+        assert violations(page) == [], section
+    assert violations(in_other_colors(page, scheme)) == []
 
 
 @pytest.mark.parametrize(("scheme", "ink"), [("light", "rgb(28, 27, 25)"), ("dark", "rgb(236, 235, 229)")])
@@ -179,6 +179,6 @@ def test_formats_and_threads_are_compared_and_rows_stay_after_stop(visit):
     assert "GB/s" in table.inner_text()
     page.locator(".js-plotly-plot").locator("visible=true").first.wait_for()
     expect(compare).to_be_enabled()
-    assert serious(page) == []
+    assert violations(page) == []
     page.get_by_role("tab", name="Race", exact=True).click()
     assert race(page)["lanes"][1]["finished"]

@@ -8,7 +8,7 @@ import pytest
 from conftest import ROOT
 from playwright.sync_api import expect
 from test_page import SHORT, race
-from test_page_access import serious
+from test_page_access import violations
 
 from lookahead.measure import recordings
 from lookahead.measure.bugs import BUGS, TEXT
@@ -157,7 +157,7 @@ def test_every_lesson_can_be_completed(reader, name):
     for i, widget in enumerate(widgets):
         boxes.nth(i).scroll_into_view_if_needed()
         use(boxes.nth(i), widget)
-    assert serious(page) == []
+    assert violations(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= 1440
     following = page.get_by_role("link", name=re.compile("^Next: "))
     after = list(ALL)[list(ALL).index(name) + 1 :]
@@ -176,7 +176,7 @@ def test_every_lesson_fits_a_phone(visit):
         page.locator(f"#la-lesson-{name}").click()
         arrived(page, name)
         if new := {type(part) for part in lesson.parts} - seen:
-            assert serious(page) == [], name
+            assert violations(page) == [], name
             seen |= new
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
 

@@ -9,7 +9,7 @@ from conftest import PATIENT_MS, App, started, tiny
 from fakehub import serving
 from playwright.sync_api import expect
 from test_page import SHORT, race
-from test_page_access import SCREENS, in_other_colors, serious
+from test_page_access import SCREENS, in_other_colors, violations
 from test_page_lab import open_section
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser-1")]
@@ -67,16 +67,16 @@ def in_use(page):
 
 
 @SCREENS
-def test_no_serious_violation_and_nothing_wider_than_the_page(visit, scheme, size):
+def test_no_violation_and_nothing_wider_than_the_page(visit, scheme, size):
     page = models_tab(visit, color_scheme=scheme, viewport={"width": size[0], "height": size[1]})
-    assert serious(page) == [], "first visit"
+    assert violations(page) == [], "first visit"
     press(page, "Check", PAIR)
     page.locator(".la-answer", has_text="can be loaded").wait_for()
-    assert serious(page) == [], "a pair that can be used"
+    assert violations(page) == [], "a pair that can be used"
     press(page, "Check", "org/sliding+org/missing")
     page.locator(".la-fails").first.wait_for()
-    assert serious(page) == [], "a pair that cannot"
-    assert serious(in_other_colors(page, scheme)) == []
+    assert violations(page) == [], "a pair that cannot"
+    assert violations(in_other_colors(page, scheme)) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
 
 
@@ -202,7 +202,7 @@ def test_a_host_may_restrict_or_disable_loading(chromium, tmp_path, served, limi
             assert load.is_disabled() and page.get_by_label("target+draft").is_disabled()
             assert page.get_by_role("button", name="fill in").count() == 0
             assert "python app.py --models" in page.locator("#la-models").inner_text()
-            assert serious(page) == []
+            assert violations(page) == []
         else:
             press(page, "Check", PAIR)
             assert "suggested pairs only" in refusal(page)

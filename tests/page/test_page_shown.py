@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 import pytest
 from playwright.sync_api import expect
 from test_page import STATE, race, state
-from test_page_access import serious
+from test_page_access import violations
 
 from lookahead.page.learn.lessons import pages
 
@@ -25,7 +25,7 @@ def test_the_tour_goes_through_the_recording_and_ends_with_a_guess(visit):
         texts.append(tour.locator("p").inner_text())
         if number < 6:
             tour.get_by_role("button", name="Next").click()
-    assert len(set(texts)) == 6 and serious(page) == []
+    assert len(set(texts)) == 6 and violations(page) == []
     tour.get_by_role("button", name="Not all").click()
     expect(tour.locator("p")).to_contain_text("accepted. Now press Race")
     page.keyboard.press("Escape")
@@ -98,7 +98,7 @@ def test_a_class_of_eight_writes_together(visit):
     scrub = page.get_by_role("slider", name="time")
     scrub.evaluate("node => { node.value = 0; node.dispatchEvent(new Event('input')); }")
     assert page.locator(".la-c-words").all_inner_texts() == [""] * 16
-    assert serious(page) == []
+    assert violations(page) == []
 
 
 def test_the_outcome_is_shown_in_passes(visit):
@@ -142,7 +142,7 @@ def test_the_pass_is_a_drawer_that_moves_nothing_and_follows_the_playhead(visit)
     expect(panel.locator(".la-i-title")).to_have_text(title)
     expect(page.locator(".la-pass.la-marked")).to_have_count(1)
     crumbs = panel.get_by_role("navigation", name="From the text to its token ids")
-    assert crumbs.get_by_role("button").all_inner_texts()[0] == "text" and serious(page) == []
+    assert crumbs.get_by_role("button").all_inner_texts()[0] == "text" and violations(page) == []
     crumbs.get_by_role("button", name="text").click()
     expect(panel).to_be_hidden()
 

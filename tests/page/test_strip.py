@@ -2,7 +2,7 @@
 
 import pytest
 from playwright.sync_api import expect
-from test_page_access import serious
+from test_page_access import violations
 from test_timeline import blank, raced, seek  # noqa: F401  (`page` asks for `blank`)
 
 pytestmark = pytest.mark.browser
@@ -115,7 +115,7 @@ def test_one_pass_asks_for_the_outcome_before_it_is_shown(page):
     expect(page.locator(".la-s-mark").first).to_be_hidden()
     assert "accepted" not in page.inner_text(".la-passline")
     assert page.inner_text(".la-s-caption").split() == ["Predict", "how", "many", "of", "the", "4", "are", "accepted?"]
-    assert [rule for rule, *_ in serious(page) if rule != "label"] == [], "the fake form has no label"
+    assert [rule for rule, *_ in violations(page) if rule != "label"] == [], "the fake form has no label"
     page.keyboard.press("3")
     caption = page.locator(".la-s-caption")
     expect(caption).to_contain_text("Not right, you chose 3: 2 of 4 accepted, because token 3 is rejected.")

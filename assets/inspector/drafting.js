@@ -49,7 +49,7 @@ function readTable({read: {pairs, tokens, cut}}) {
 }
 
 function readBox(drafting) {
-  const scroll = {role: "region", tabindex: "0", "aria-label": "The text that the head read"};
+  const scroll = {role: "group", tabindex: "0", "aria-label": "The text that the head read"};
   const layers = make("div.la-h-source", ...layersPicture(drafting));
   return make(
     "div.la-h-part",

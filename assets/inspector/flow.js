@@ -95,7 +95,7 @@ export function flow(pass) {
   const heads = ["drafted", ...(column ? [column.head] : []), "target’s p", test, "emitted"];
   const className = column ? "la-i-table" : "la-i-table.la-i-no-confidence";
   const figure = table(className, "Drafted rows, their tests, and the emitted tokens", heads, lines);
-  const scroll = {role: "region", tabindex: "0", "aria-label": "Draft, test and result, left to right"};
+  const scroll = {role: "group", tabindex: "0", "aria-label": "Draft, test and result, left to right"};
   const notes = notesOf(pass, column).map(note => small(note));
   return make("div.la-i-flow", context(pass), make("div.la-i-scroll", scroll, figure, ...notes));
 }

@@ -63,7 +63,7 @@ export class Inspector {
   #from = null; // the element that had the focus before it opened
   #close;
   #go;
-  #title = make("h3.la-i-title", {tabindex: "-1"});
+  #title = make("h2.la-i-title", {tabindex: "-1"});
   #summary = make("p.la-i-summary");
   #body = make("div.la-i-body");
   #crumbs = make("nav.la-i-crumbs", {"aria-label": "From the text to its token ids"});

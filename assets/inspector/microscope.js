@@ -46,7 +46,7 @@ function predictionsNote({predictions, full}) {
 
 function grid(window) {
   const {columns, levels, change} = window;
-  const scroll = {role: "region", tabindex: "0", "aria-label": "Window of guesses"};
+  const scroll = {role: "group", tabindex: "0", "aria-label": "Window of guesses"};
   return make(
     "div.la-m-part.la-m-gridpart",
     heading(`The window: ${count(columns, "column")}, ${count(levels.length, "level")}`),

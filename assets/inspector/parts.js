@@ -8,7 +8,7 @@ import {percent} from "../page/numbers.js";
 export const token = (text, kind) => make(`bdi.la-i-token.${kind ? `la-i-${kind}` : ""}`, text);
 export const sign = character => make("span.la-i-sign", HIDDEN, character);
 export const unseen = text => make("span.la-unseen", text);
-export const heading = text => make("h4.la-i-heading", text);
+export const heading = text => make("h3.la-i-heading", text);
 export const small = (...children) => make("p.la-i-small", ...children);
 /** A sentence around a quotation of model text. */
 export const quoted = ({lead, quotation, tail}) =>

@@ -14,13 +14,13 @@ function half({method, passes, tokens}, texts) {
   const total = ends.at(-1) || 0;
   const lanes = texts.map(({id, prompt}) => {
     const text = make("span.la-c-words");
-    const cell = make("div.la-c-lane", {tabindex: "0", role: "region", "aria-label": `${id}, ${method}`});
+    const cell = make("div.la-c-lane", {tabindex: "0", role: "group", "aria-label": `${id}, ${method}`});
     cell.append(make("span.la-c-prompt", {dir: "auto"}, prompt), text);
     return {cell, text};
   });
   const progress = make("span.la-c-told");
   const name = method === "naive" ? "one token per pass" : `with drafts: ${method}`;
-  const node = make("section.la-c-half", make("h4", name, progress), make("div.la-c-lanes", ...lanes.map(l => l.cell)));
+  const node = make("section.la-c-half", make("h2", name, progress), make("div.la-c-lanes", ...lanes.map(l => l.cell)));
   let shown = 0;
 
   function add(passed) {

@@ -86,7 +86,7 @@ class Editor {
   }
 
   #show() {
-    const listing = make("pre", {tabindex: "0", role: "region", "aria-label": "A solution"}, this.#task.solution);
+    const listing = make("pre", {tabindex: "0", role: "group", "aria-label": "A solution"}, this.#task.solution);
     this.#solution.replaceChildren(text("la-g-title", "A solution"), listing);
   }
 

@@ -73,7 +73,7 @@ function listing({title, source, first, marked, text: lines}, selected = []) {
   const copier = button("copy", copyLines, {"aria-label": `copy: ${name}`});
   const head = part("la-g-head", part("la-g-titles", ...titles), outcome, copier);
   const label = marked.length ? `${name}; marked lines: ${marked.join(", ")}` : name;
-  const attributes = {tabindex: "0", role: "region", "aria-label": label};
+  const attributes = {tabindex: "0", role: "group", "aria-label": label};
   return [head, make("div.la-g-listing", attributes, make("pre", block))];
 }
 

@@ -19,11 +19,9 @@ export function begun(first) {
   return opened(address.lessonOf(location.href) || open?.value || first);
 }
 
-/** Print the sections of print buttons, and open linked lessons in this tab. Other links are plain links. */
+/** Open linked lessons in this tab. Other links are plain links. */
 function followLinks(element) {
   element.addEventListener("click", event => {
-    const print = event.target.closest(".la-print");
-    if (print) handout(print.dataset.section);
     const link = event.target.closest("a[href]");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
     const target = button(address.lessonOf(link.href));
@@ -100,7 +98,7 @@ export function solved(name) {
 }
 
 /** Print only the section with this heading. */
-function handout(heading) {
+export function handout(heading) {
   const lesson = document.getElementById("la-lesson");
   const sections = [...lesson.querySelectorAll(".la-read section")];
   const section = sections.find(entry => entry.querySelector("h2")?.textContent === heading);

@@ -27,7 +27,7 @@ export class FramePanel {
   #game = null;
 
   constructor() {
-    this.node = make("div.la-p-panel", {tabindex: "0", role: "region", "aria-label": "Frame"});
+    this.node = make("div.la-p-panel", {tabindex: "0", role: "group", "aria-label": "Frame"});
   }
 
   /** Show the stage of a frame, or nothing for a recording. */

@@ -24,7 +24,7 @@ export class Notes {
   #frame = null;
   #time = make("p.la-n-time", {role: "timer"});
   #plan = make("p.la-n-plan");
-  #title = make("h2.la-n-title", {"aria-live": "polite"});
+  #title = make("h1.la-n-title", {"aria-live": "polite"});
   #text = make("p.la-n-text");
   #answer = make("p.la-n-answer");
   #next = make("p.la-n-next");
@@ -41,7 +41,7 @@ export class Notes {
     );
     this.#links = make("div.la-n-keys", ...links);
     const head = make("div.la-n-head", this.#time, this.#plan);
-    this.node = make("main.la-n", head, this.#title, this.#text, this.#answer, this.#next, this.#keys, this.#links);
+    this.node = make("section.la-n", head, this.#title, this.#text, this.#answer, this.#next, this.#keys, this.#links);
     this.show(null);
     setInterval(() => this.#tick(), 1000);
   }

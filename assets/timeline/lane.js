@@ -74,7 +74,7 @@ export class Lane {
     this.#prompt = make(`span.la-prompt${chat ? ".la-turn" : ""}`, promptOf(log), chat ? "\n" : "");
     const text = make("div.la-text", {dir: "auto"}, this.#prompt, this.#run, this.#caret, this.#ahead);
     const label = `${naive ? `${naive.name} and ${lane.name}` : lane.name}: text`;
-    this.scroll = make("div.la-scroll", {tabindex: "0", role: "region", "aria-label": label}, text);
+    this.scroll = make("div.la-scroll", {tabindex: "0", role: "group", "aria-label": label}, text);
     const plain = make("span.la-plain-name", plainName(lane, log));
     const head = naive ? [] : [make("div.la-lanehead", plain, make("span.la-name", lane.name), this.#aside)];
     const kind = naive ? ".la-both" : lane.naive ? ".la-naive" : "";

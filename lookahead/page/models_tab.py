@@ -133,7 +133,7 @@ def _family(family: Family, titled: bool) -> str:
     gpus, device = len(loaded.target.passes.devices), describe_machine(loaded).device
     hardware = f"{gpus} GPUs" if gpus > 1 else device if device != "cpu" else "the processor"
     facts = f"{loaded.dtype} on {hardware}, {loaded.exactness}. {exactness(loaded)}"
-    heads = ["", "model", "parameters", "memory", "time per pass", "license"]
+    heads = ["role", "model", "parameters", "memory", "time per pass", "license"]
     built = f'<p class="la-caption">{BUILT}</p>' if loaded.spec == DEFAULT_FAMILY else ""
     title = f'<h4 class="la-familyname">{html.escape(family_title(loaded.spec))}</h4>' if titled else ""
     return f'{title}<p class="la-prose">{html.escape(facts)}</p>{table(heads, rows)}{built}'
@@ -184,7 +184,7 @@ def plan_html(plan: hub.Plan) -> str:
         rows.append(["total", "", "", millions(total), size(plan.missing) if plan.missing else "nothing",
                      *(size(plan.memory(dtype)) for dtype in BOTH), ""])  # fmt: skip
     types = [f"in {dtype}".replace("torch.", "") + (", used here" if dtype == plan.dtype else "") for dtype in BOTH]
-    sizes = table(["", "model", "kind", "parameters", "to download", *types, "license"], rows)
+    sizes = table(["role", "model", "kind", "parameters", "to download", *types, "license"], rows)
     result = "This pair cannot be used here." if plan.refused else "This pair can be loaded."
     if not plan.refused and plan.missing:
         result = f"This pair can be loaded: {size(plan.missing)} to download."

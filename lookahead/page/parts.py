@@ -61,7 +61,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str = ""
     head = "".join(f"<th scope='col'>{html.escape(h)}</th>" for h in heads)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
-    return f'<div class="la-tablebox" tabindex="0" role="region" aria-label="table"><table class="la-table">{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return f'<div class="la-tablebox" tabindex="0" role="group" aria-label="table"><table class="la-table">{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def markup(value: str = "", **more: Any) -> gr.HTML:

@@ -177,7 +177,7 @@ def test_every_job_of_the_page_that_breaks_shows_an_error(page, monkeypatch, log
 
 FIGURES = {
     "partial": ("lookahead.page.lab.whatif.what_if", {}),
-    "draw_6": ("lookahead.measure.charts.cost_curve", {"checkbox": True}),
+    "draw_7": ("lookahead.measure.charts.cost_curve", {"checkbox": True}),
     "advice": ("lookahead.page.lab.decision._advice", {}),
     "follow": ("lookahead.page.race_tab.arrive", {}),
     "race": ("lookahead.server.form.RaceForm.__call__", {}),

@@ -259,7 +259,7 @@ def test_listing_has_numbers_and_marks(page):
     heights = lines.evaluate_all("all => all.map(n => n.offsetHeight)")
     assert set(heights) == {24}, "an empty line is a line, and none counts twice"
     assert game.locator(".la-g-head p").all_inner_texts() == ["The walk", "lookahead/core/accept.py, from line 98"]
-    assert game.get_by_role("region", name="The walk; marked lines: 99, 102").get_attribute("tabindex") == "0"
+    assert game.get_by_role("group", name="The walk; marked lines: 99, 102").get_attribute("tabindex") == "0"
     assert game.locator(".la-g-say").inner_text() == "One screen."
     assert mount(page, code(source="", marked=[])).locator(".la-g-head p").all_inner_texts() == ["The walk"]
 

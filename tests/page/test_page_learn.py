@@ -316,7 +316,7 @@ def test_the_worksheet_and_the_answer_key_are_printed_from_their_own_pages(visit
     button.wait_for()
     assert seen in page.locator("#la-lesson").inner_text() and unseen not in page.locator("#la-lesson").inner_text()
     page.evaluate(
-        "window.dialogs = 0; window.print = () => { window.dialogs++; window.printed = document.querySelector('#la-lesson').className; }"
+        "window.dialogs = 0; window.print = () => { window.dialogs++; window.printed = document.querySelector('#la-lesson').className; }; null"
     )
     button.click()
     page.wait_for_function("window.printed")

@@ -83,7 +83,7 @@ class Pass {
     this.#data = data;
     this.#bug = data.bugs?.[0] ?? "";
     const {ask, build, bugs} = data;
-    const scroll = make("div.la-f-scroll", {tabindex: "0", role: "region", "aria-label": "the pass"}, this.#table);
+    const scroll = make("div.la-f-scroll", {tabindex: "0", role: "group", "aria-label": "the pass"}, this.#table);
     const choices = [build && this.#chips, bugs?.length && this.#loops, ask && this.#question, ask && this.#actions];
     this.nodes = [this.#past, scroll, this.#cache, ...choices.filter(Boolean), this.#after];
     this.#start();

@@ -29,7 +29,7 @@ function tally() {
   const heads = ["drawn from q", "times", "accepted", "rejected", "then drawn from the residual"];
   const head = make("thead", make("tr", ...heads.map(text => make("th", {scope: "col"}, text))));
   const body = make("tbody");
-  const node = make("div.la-f-scroll", {tabindex: "0", role: "region", "aria-label": "The throws"});
+  const node = make("div.la-f-scroll", {tabindex: "0", role: "group", "aria-label": "The throws"});
   node.append(make("table.la-f-table", head, body));
   const line = (word, i, throws) => {
     const drafted = throws.filter(entry => entry.drafted === i);

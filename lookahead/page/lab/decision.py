@@ -142,5 +142,9 @@ def _advice(server: ServerState, models: Models, text: str) -> list[Any]:
         rows += [["", term.name, term.formula, decimal(term.value)] for term in option.terms]
     return [
         answer_html(report.sentence),
-        table([""] * 4, rows, "Predicted from the displayed race, with every drafter at its best length:"),
+        table(
+            ["drafter", "quantity", "formula", "value"],
+            rows,
+            "Predicted from the displayed race, with every drafter at its best length:",
+        ),
     ]

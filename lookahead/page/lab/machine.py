@@ -83,7 +83,7 @@ def _facts(models: Models) -> str:
         *map(list, filter(None, fitted)),
         *(_drafter_facts(models, role, drafter) for role, drafter in costs.drafters.items()),
     ]
-    return table(["", ""], rows)
+    return table(["fact", "value"], rows)
 
 
 def _drafter_facts(models: Models, role: str, drafter: DrafterCosts) -> list[str]:

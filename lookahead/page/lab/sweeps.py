@@ -80,4 +80,6 @@ def _rows(swept: Sweep) -> str:
         for p in swept.points
     ]  # fmt: skip
     theory = ["theory, measured costs", "theory, free rows"]
-    return table(["", "accepted", "tokens per pass", "measured", *theory, f"predicted from k = 1 and {LONG_K}"], rows)
+    return table(
+        ["setting", "accepted", "tokens per pass", "measured", *theory, f"predicted from k = 1 and {LONG_K}"], rows
+    )

@@ -102,5 +102,5 @@ def _table(recording: NaiveRun, outcomes: Sequence[Outcome]) -> str:
             f"{outcome.method}, k = {outcome.k}", str(len(outcome.steps)), decimal(outcome.tokens_per_pass),
             percent(outcome.acceptance_rate), seconds(outcome.seconds), ratio(outcome.speedup),
         ])  # fmt: skip
-    heads = ["", "passes", "tokens per pass", "drafted tokens accepted", "time, predicted", "speedup, predicted"]
+    heads = ["drafter", "passes", "tokens per pass", "drafted tokens accepted", "time, predicted", "speedup, predicted"]
     return table(heads, rows, f"{naive} tokens of the recording, with its measured time for naive.")

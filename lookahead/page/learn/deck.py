@@ -178,7 +178,7 @@ def plan_html(shows: str) -> str:
     head = "".join(f'<th scope="col">{name}</th>' for name in heads)
     body = "".join(f"<tr><td>{first}</td><td>{second}</td></tr>" for first, second in rows)
     return (
-        '<div class="la-read"><div class="la-tablebox" tabindex="0" role="region" aria-label="table"><table class="la-table">'
+        '<div class="la-read"><div class="la-tablebox" tabindex="0" role="group" aria-label="table"><table class="la-table">'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></div>"
     )
 

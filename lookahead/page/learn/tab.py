@@ -20,9 +20,9 @@ from .widgets import Bug, Dice, Plan, Race, Recording, WhatIf, Widget
 NAME = "learn"
 READER = MarkdownIt("commonmark").enable("table")
 REGIONS = {
-    "<table>": '<div class="la-tablebox" tabindex="0" role="region" aria-label="table"><table class="la-table">',
+    "<table>": '<div class="la-tablebox" tabindex="0" role="group" aria-label="table"><table class="la-table">',
     "</table>": "</table></div>",
-    "<pre>": '<pre tabindex="0" role="region" aria-label="code">',
+    "<pre>": '<pre tabindex="0" role="group" aria-label="code">',
 }
 # A link such as [draft](#draft) outlines a part of the lesson's drawing of a pass (assets/learn/learn.js).
 TERM = r'<span class="la-term" role="button" tabindex="0" aria-pressed="false" data-part="\1">\2</span>'
@@ -70,8 +70,9 @@ def _lesson(lesson: Lesson, all_: list[Lesson], server: ServerState) -> None:
             with gr.Column(elem_classes=f"la-widgetbox la-{part.kind}"):
                 _widget(part, server, lesson.name)
     if printed := PRINTED.get(lesson.name):
-        # Not a Gradio button: its script runs twice in a rendered part, which opens two print dialogs.
-        markup(f'<button type="button" class="la-print" data-section="{printed}">Print the {printed.lower()}</button>')
+        with gr.Row(elem_classes="la-do"):
+            js = f"() => lookaheadPage.learn.handout({json.dumps(printed)})"
+            gr.Button(f"Print the {printed.lower()}", scale=0).click(None, js=js, **QUIET)
     if lesson in all_ and (later := all_[all_.index(lesson) + 1 :]):
         markup(f'<p class="la-next"><a href="?lesson={later[0].name}">Next: {html.escape(later[0].title)}</a></p>')
 

@@ -61,7 +61,7 @@ def tab(server: ServerState, choosing: gr.Tab) -> None:
         shown = markup(in_use(server))
         for event in (choosing.select, partial(gr.on, None)):  # `on` without triggers: when a page is opened
             event(lambda: in_use(server), None, shown, queue=False, **QUIET)
-        markup("<h3>Any pair</h3>")
+        markup("<h2>Any pair</h2>")
         prose(OFF if not allowed else ANY)
         if allowed:
             listed, most = server.limits.loading == "listed", server.limits.max_model_gb
@@ -74,10 +74,10 @@ def tab(server: ServerState, choosing: gr.Tab) -> None:
             check = gr.Button("Check", scale=0, min_width=96, interactive=allowed)
             load, stop = buttons("Load", 96, interactive=allowed)
         line, plan = markup(), markup()
-        markup("<h3>Suggested pairs</h3>")
+        markup("<h2>Suggested pairs</h2>")
         prose(CARDS)
         for device, suggestions in groupby(SUGGESTED, lambda suggestion: suggestion.device):
-            markup(f'<h4 class="la-device">For {device}</h4>')
+            markup(f'<h3 class="la-device">For {device}</h3>')
             for suggestion in suggestions:
                 _row(suggestion, pair, allowed)
         if allowed:
@@ -106,7 +106,7 @@ def in_use(server: ServerState) -> str:
     total = size(sum(family.models.nbytes for family in families))
     summary = f"{len(families)} families are loaded, {total} of memory in total." if len(families) > 1 else ""
     shown = "".join(_family(family, len(families) > 1) for family in families)
-    return f'<h3>In use</h3><p class="la-prose">{summary}</p>{shown}'
+    return f'<h2>In use</h2><p class="la-prose">{summary}</p>{shown}'
 
 
 def _family(family: Family, titled: bool) -> str:
@@ -135,7 +135,7 @@ def _family(family: Family, titled: bool) -> str:
     facts = f"{loaded.dtype} on {hardware}, {loaded.exactness}. {exactness(loaded)}"
     heads = ["role", "model", "parameters", "memory", "time per pass", "license"]
     built = f'<p class="la-caption">{BUILT}</p>' if loaded.spec == DEFAULT_FAMILY else ""
-    title = f'<h4 class="la-familyname">{html.escape(family_title(loaded.spec))}</h4>' if titled else ""
+    title = f'<h3 class="la-familyname">{html.escape(family_title(loaded.spec))}</h3>' if titled else ""
     return f'{title}<p class="la-prose">{html.escape(facts)}</p>{table(heads, rows)}{built}'
 
 

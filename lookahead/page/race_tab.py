@@ -156,7 +156,7 @@ def _figures() -> None:
         plots = []
         for figure in charts.FIGURES:
             title, description = charts.heading(figure)
-            gr.Markdown(f"#### {title}\n{description}")
+            gr.Markdown(f"## {title}\n{description}")
             plots.append(gr.Plot(show_label=False, elem_classes="la-figure"))
         redraw = gr.Button("draw the displayed race", size="sm", elem_id="la-redraw")
     shown, dark = gr.Textbox(visible=False), gr.Checkbox(visible=False)

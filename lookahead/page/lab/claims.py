@@ -34,7 +34,7 @@ def add(server: ServerState, follow: Follow) -> list[Opening]:
     with left:
         figure = plot()
         for group in dict.fromkeys(e.group for e in EXPERIMENTS.values()):
-            markup(f"<h3>{html.escape(group.capitalize())}</h3>")
+            markup(f"<h2>{html.escape(group.capitalize())}</h2>")
             claimed = "claimed" if group in (HELPS, HURTS) else "claimed:"
             for e in (e for e in EXPERIMENTS.values() if e.group == group):
                 with gr.Row(elem_classes="la-claim"):

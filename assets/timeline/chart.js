@@ -36,6 +36,26 @@ function niceStep(span, intervals) {
 /** A label of an axis whose ticks are `step` apart. */
 const onAxis = (x, step) => x.toFixed(Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
 
+/** The color's name and the dashes of a lane. */
+function styleOf({lanes}, i) {
+  if (lanes[i].naive) return ["draft", []];
+  return i === lanes.length - 1 ? ["accent", []] : OTHER_LANES.at((i - 1) % OTHER_LANES.length);
+}
+
+/** Draw the passes of a lane as a staircase, because tokens are committed at the end of a pass. */
+function drawStaircase(paint, lane, scale) {
+  let y = scale.y(0);
+  paint.beginPath();
+  paint.moveTo(scale.x(0), y);
+  for (const [i, end] of lane.ends.entries()) {
+    paint.lineTo(scale.x(end), y);
+    y = scale.y(lane.tokens[i]);
+    paint.lineTo(scale.x(end), y);
+  }
+  paint.lineTo(scale.x(lane.clock), y);
+  paint.stroke();
+}
+
 export class Chart {
   canvas = make("canvas.la-canvas", {role: "img", "aria-label": LABEL});
   #root;
@@ -44,6 +64,7 @@ export class Chart {
   #ink = {};
   #horizon = {run: null, seconds: 0}; // end of the time axis of a running race; it never shrinks
   #last = null; // the last drawn {log, frame}
+  #layers = {key: "", pictures: []};
   #sizes = new ResizeObserver(() => this.#resize());
   #themes = new MutationObserver(() => this.#readColors());
   #readColors = () => {
@@ -118,17 +139,42 @@ export class Chart {
     if (!log.lanes.length) return;
     const scale = this.#scale(log);
     this.#drawAxes(scale);
-    const labels = log.lanes.map((lane, i) => {
-      const isLast = i === log.lanes.length - 1;
-      const [color, dash] = lane.naive
-        ? ["draft", []]
-        : isLast
-          ? ["accent", []]
-          : OTHER_LANES.at((i - 1) % OTHER_LANES.length);
-      return this.#drawLane(lane, frame.lanes[i].settled, frame.t, {scale, color: this.#ink[color], dash});
-    });
-    this.#drawPlayhead(scale.x(Math.min(frame.t, scale.xMax)), scale);
+    const {width, height} = this.#size;
+    const [faint, full] = this.#layersOf(log, scale);
+    const head = scale.x(Math.min(frame.t, scale.xMax));
+    this.#paint.drawImage(faint, 0, 0, width, height);
+    this.#paint.save();
+    this.#paint.beginPath();
+    this.#paint.rect(0, 0, head, height);
+    this.#paint.clip();
+    this.#paint.drawImage(full, 0, 0, width, height);
+    this.#paint.restore();
+    const labels = frame.lanes.map(({settled}, i) => this.#drawHead(log, i, settled, frame.t, scale));
+    this.#drawPlayhead(head, scale);
     this.#drawLabels(labels);
+  }
+
+  /** Pictures of all lines, faint and in full color. They are drawn again only after new events, or in another size or
+      color. */
+  #layersOf(log, scale) {
+    const {width, height} = this.#size;
+    const key = [log.run, log.received, width, height, scale.xMax, scale.yMax, this.#ink.accent].join("/");
+    if (key === this.#layers.key) return this.#layers.pictures;
+    const pictures = [false, true].map(isFull => {
+      const picture = make("canvas", {width: this.canvas.width, height: this.canvas.height});
+      const paint = picture.getContext("2d");
+      paint.scale(picture.width / width, picture.height / height);
+      Object.assign(paint, isFull ? {lineWidth: 2} : {lineWidth: 1, globalAlpha: 0.35});
+      for (const [i, lane] of log.lanes.entries()) {
+        const [color, dash] = styleOf(log, i);
+        paint.strokeStyle = this.#ink[color];
+        paint.setLineDash(dash);
+        drawStaircase(paint, lane, scale);
+      }
+      return picture;
+    });
+    this.#layers = {key, pictures};
+    return pictures;
   }
 
   #line(x1, y1, x2, y2) {
@@ -159,37 +205,16 @@ export class Chart {
     this.#text("tokens", scale.left + 8, MARGIN.top + 10, "left", gray);
   }
 
-  /** Draw the line of a lane, faint after the playhead. Returns its label: {x, y, name, color}. */
-  #drawLane(lane, settled, t, {scale, color, dash}) {
-    const paint = this.#paint;
-    paint.strokeStyle = color;
-    paint.setLineDash(dash);
-    Object.assign(paint, {lineWidth: 1, globalAlpha: 0.35});
-    const end = this.#staircase(lane, lane.steps.length, lane.clock, scale);
-    Object.assign(paint, {lineWidth: 2, globalAlpha: 1});
-    const head = this.#staircase(lane, settled, Math.min(t, lane.clock), scale);
-    paint.setLineDash([]);
-    paint.fillStyle = paint.strokeStyle;
-    paint.beginPath();
-    paint.arc(head.x, head.y, 3.5, 0, 2 * Math.PI);
-    paint.fill();
-    return {...end, name: lane.name, color: lane.naive ? this.#ink["ink-2"] : this.#ink.ink};
-  }
-
-  /** Draw the first `count` passes of a lane, and a horizontal line to the time `until`. Returns the end: {x, y}. */
-  #staircase(lane, count, until, scale) {
-    let y = scale.y(0);
+  /** Draw the point that a lane has reached at the time t. Returns its label: {x, y, name, color}. */
+  #drawHead(log, index, settled, t, scale) {
+    const lane = log.lanes[index];
+    this.#paint.fillStyle = this.#ink[styleOf(log, index)[0]];
     this.#paint.beginPath();
-    this.#paint.moveTo(scale.x(0), y);
-    for (let i = 0; i < count; i++) {
-      const x = scale.x(lane.ends[i]);
-      this.#paint.lineTo(x, y);
-      y = scale.y(lane.tokens[i]);
-      this.#paint.lineTo(x, y);
-    }
-    this.#paint.lineTo(scale.x(until), y);
-    this.#paint.stroke();
-    return {x: scale.x(until), y};
+    const reached = settled ? lane.tokens[settled - 1] : 0;
+    this.#paint.arc(scale.x(Math.min(t, lane.clock)), scale.y(reached), 3.5, 0, 2 * Math.PI);
+    this.#paint.fill();
+    const color = lane.naive ? this.#ink["ink-2"] : this.#ink.ink;
+    return {x: scale.x(lane.clock), y: scale.y(tokensOf(lane)), name: lane.name, color};
   }
 
   #drawPlayhead(x, scale) {

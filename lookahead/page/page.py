@@ -35,7 +35,6 @@ def build(server: ServerState, log_settings: LogSettings) -> gr.Blocks:
     """Return the app."""
     queue.visitor = gradio_internals.visitor
     with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True) as page:
-        markup('<a class="la-skip" href="#la-tabs">Skip to the content</a>')
         header = markup(_header(server.models), elem_id="la-header")
         with gr.Tabs(elem_id="la-tabs") as tabs:
             with gr.Tab("Race") as racing:
@@ -98,7 +97,7 @@ def _header(models: Models, spec: str = "", news: str = "") -> str:
     summary, facts = _server_facts(spec) if is_servers(spec) else _machine_facts(models)
     facts = f'<p role="status">{html.escape(news)}</p>{facts}' if news else facts
     return (
-        '<header class="la-header"><h1>Lookahead</h1>'
+        '<a class="la-skip" href="#la-tabs">Skip to the content</a><header class="la-header"><h1>Lookahead</h1>'
         "<p>One model writes the same text twice: one token per pass, and with drafts.</p>"
         f'<details class="la-machine"{" open" if news else ""}><summary>{summary}</summary><div>{facts}</div></details></header>'
     )

@@ -40,7 +40,13 @@ def test_packages_are_folders_with_docstrings():
         assert ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))), package.name
 
 
-ENTRIES = ("page/app", "page/ballot", "page/replay", "page/waiting")  # each has a script and a style sheet
+ENTRIES = (
+    "page/app",
+    "page/ballot",
+    "page/replay",
+    "page/teaching",
+    "page/waiting",
+)  # each has a script and a style sheet
 IMPORTED = re.compile(r'(?:from|import) "(\S+)";$', re.MULTILINE)
 
 

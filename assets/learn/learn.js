@@ -1,6 +1,7 @@
 /* learn.js: the Learn tab: it opens lessons, follows links between them, marks solved lessons and prints a section. */
 
 import * as address from "../page/address.js";
+import {teaching} from "../page/load.js";
 import * as stored from "../timeline/stored.js";
 
 const STORE = "lookahead-solved";
@@ -46,42 +47,14 @@ function updateMarks(current) {
   }
 }
 
-/** Outline the part that a term of the prose names, in the lesson's drawings of a pass: while the term has the pointer
-    or the focus, and until the next press after it was pressed. */
-function connectTerms(element) {
-  let pressed = null;
-  const termOf = ({target}) => target.closest?.(".la-term");
-  const figures = () =>
-    [...element.querySelectorAll(".la-game-figure")].filter(node => node.querySelector(".la-f-pass"));
-  const outline = term => {
-    for (const figure of figures()) figure.dataset.lit = term?.dataset.part || "";
-  };
-  const press = term => {
-    pressed?.setAttribute("aria-pressed", "false");
-    pressed = pressed === term ? null : term;
-    pressed?.setAttribute("aria-pressed", "true");
-    outline(pressed);
-    const distance = figure => Math.abs(figure.getBoundingClientRect().top - term.getBoundingClientRect().top);
-    const [nearest] = figures().sort((a, b) => distance(a) - distance(b));
-    if (pressed) nearest?.querySelector(".la-f-pass").scrollIntoView({block: "nearest"});
-  };
-  for (const type of ["mouseover", "focusin"])
-    element.addEventListener(type, event => termOf(event) && outline(termOf(event)));
-  for (const type of ["mouseout", "focusout"])
-    element.addEventListener(type, event => termOf(event) && outline(pressed));
-  element.addEventListener("click", event => termOf(event) && press(termOf(event)));
-  element.addEventListener("keydown", event => {
-    if (!termOf(event) || !["Enter", " "].includes(event.key)) return;
-    event.preventDefault();
-    press(termOf(event));
-  });
-}
-
 /** Called when a lesson is on the page: mark it in the list, and scroll to its top. After a link, its title gets the
     focus. */
 export function shown(element, name) {
   updateMarks(name);
-  if (!element.laLinks) for (const connect of [followLinks, connectTerms]) connect(element);
+  if (!element.laLinks) {
+    followLinks(element);
+    teaching().then(({terms}) => terms.connect(element));
+  }
   element.laLinks = true;
   const entry = button(name);
   const strip = entry?.parentElement;

@@ -6,8 +6,7 @@ import * as announce from "./announce.js";
 import * as chips from "./chips.js";
 import * as embed from "./embed.js";
 import * as fields from "./fields.js";
-import * as present from "./present.js";
-import * as tour from "./tour.js";
+import * as load from "./load.js";
 
 // A race in the address replaces the recording that the page shows first.
 const isOfLink = () => /[?&](prompt=|recording=(?!story))/.test(location.search);
@@ -49,5 +48,5 @@ export function mount({element, props, watch, server}, main) {
     next: run => chips.after(run.replace(/^recording-/, "")),
     press: chips.press,
   });
-  for (const part of [tour, present, embed]) part.connect(stage);
+  for (const part of [load, embed]) part.connect(stage);
 }

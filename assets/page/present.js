@@ -207,8 +207,9 @@ function showNotes() {
   send({isNew: true});
 }
 
-/** Called when the main timeline is ready. `?present` in the address turns the mode on. */
-export function connect(mounted) {
+/** Called when the main timeline is ready. `?present` in the address turns the mode on, and P, which `isPressed` says
+    has been pressed before. */
+export function connect(mounted, isPressed) {
   const isFirst = stage === null;
   stage = mounted;
   if (!isFirst) return;
@@ -226,5 +227,5 @@ export function connect(mounted) {
   addEventListener("pointermove", () => isOn() && showControls(), {passive: true});
   addEventListener("resize", resize);
   addEventListener("hashchange", () => isOn() && go(frameOfAddress()));
-  if (query.has("present")) turnOn(name);
+  if (isPressed || query.has("present")) turnOn(name);
 }

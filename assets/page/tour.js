@@ -133,11 +133,12 @@ async function begin(stage) {
 
 let shown = null; // the stage of the page's main timeline
 
-/** Called when the main timeline is ready. A button or `?tour` in the address starts the tour. */
-export function connect(stage) {
+/** Called when the main timeline is ready. A button or `?tour` in the address starts the tour. `isPressed` is true if
+    the button has been pressed before. */
+export function connect(stage, isPressed) {
   if (!shown) {
     document.addEventListener("click", ({target}) => target.closest("#la-tour-button") && begin(shown));
   }
   shown = stage;
-  if (new URLSearchParams(location.search).has("tour")) begin(stage);
+  if (isPressed || new URLSearchParams(location.search).has("tour")) begin(stage);
 }

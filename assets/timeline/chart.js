@@ -2,7 +2,8 @@
    end of a pass. The playhead's slider covers the time axis (controls.css repeats the margins). */
 
 import {make} from "../page/dom.js";
-import {duration, isDone, tokensOf} from "./log.js";
+import {countUpTo, duration, isDone, tokensOf} from "./log.js";
+import {mostTokens} from "./player.js";
 
 const MARGIN = {left: 52, right: 72, top: 8, bottom: 32}; // pixels, as all lengths here
 const LINE = 14; // height of a label
@@ -42,15 +43,15 @@ function styleOf({lanes}, i) {
   return i === lanes.length - 1 ? ["accent", []] : OTHER_LANES.at((i - 1) % OTHER_LANES.length);
 }
 
-/** Draw the passes of a lane as a staircase, because tokens are committed at the end of a pass. */
-function drawStaircase(paint, lane, scale) {
+/** Draw the first `count` passes of a lane as a staircase, because tokens are committed at the end of a pass. */
+function drawStaircase(paint, lane, count, scale) {
   let y = scale.y(0);
   paint.beginPath();
   paint.moveTo(scale.x(0), y);
-  for (const [i, end] of lane.ends.entries()) {
-    paint.lineTo(scale.x(end), y);
+  for (let i = 0; i < count; i++) {
+    paint.lineTo(scale.x(lane.ends[i]), y);
     y = scale.y(lane.tokens[i]);
-    paint.lineTo(scale.x(end), y);
+    paint.lineTo(scale.x(lane.ends[i]), y);
   }
   paint.lineTo(scale.x(lane.clock), y);
   paint.stroke();
@@ -158,7 +159,7 @@ export class Chart {
       color. */
   #layersOf(log, scale) {
     const {width, height} = this.#size;
-    const key = [log.run, log.received, width, height, scale.xMax, scale.yMax, this.#ink.accent].join("/");
+    const key = [log.run, log.received, log.stopped, width, height, scale.xMax, scale.yMax, this.#ink.accent].join("/");
     if (key === this.#layers.key) return this.#layers.pictures;
     const pictures = [false, true].map(isFull => {
       const picture = make("canvas", {width: this.canvas.width, height: this.canvas.height});
@@ -169,7 +170,7 @@ export class Chart {
         const [color, dash] = styleOf(log, i);
         paint.strokeStyle = this.#ink[color];
         paint.setLineDash(dash);
-        drawStaircase(paint, lane, scale);
+        drawStaircase(paint, lane, isFull ? countUpTo(lane.tokens, mostTokens(log)) : lane.steps.length, scale);
       }
       return picture;
     });

@@ -6,14 +6,16 @@ import {countUpTo, duration, EPSILON, isOneText, tokensOf} from "./log.js";
 
 /** Return the frame at lane time `t`: {t, lanes, atEnd, speedup}. Pure. */
 export function frameAt(log, t) {
-  const most = log.stopped && isOneText(log) ? commonTokens(log) : Infinity;
+  const most = mostTokens(log);
   const lanes = log.lanes.map(lane => laneAt(lane, t, most));
   const naive = log.lanes.findIndex(lane => lane.naive);
   return {t, lanes, atEnd: t >= duration(log) - EPSILON, speedup: speedupOf(lanes[naive], lanes.at(-1))};
 }
 
-/** The number of tokens after which both lanes of a stopped race ended a pass. */
-function commonTokens({lanes: [naive, lane]}) {
+/** The number of tokens that are shown of each lane: of a stopped race, those after which both lanes ended a pass. */
+export function mostTokens(log) {
+  if (!log.stopped || !isOneText(log)) return Infinity;
+  const [naive, lane] = log.lanes;
   const both = Math.min(tokensOf(naive), tokensOf(lane));
   return lane.tokens[countUpTo(lane.tokens, both) - 1] || 0;
 }

@@ -3,7 +3,7 @@
 
 import {digits, duration} from "../page/numbers.js";
 import {differenceOf, isDone, passesOf, tokensOf} from "./log.js";
-import {textRows} from "./player.js";
+import {mostTokens, textRows} from "./player.js";
 
 const FINISH = {
   length: "length reached",
@@ -127,7 +127,7 @@ export function stateOf(log, lost) {
 
 const acceptedNothing = log =>
   log.lanes.length > 1 && log.lanes.every(lane => lane.steps.every(step => !step.origins.includes("accepted")));
-const tokensSoFar = log => Math.max(0, ...log.lanes.map(tokensOf));
+const tokensSoFar = log => Math.min(mostTokens(log), Math.max(0, ...log.lanes.map(tokensOf)));
 
 /** The server also stops a race when its page is closed or loaded again. */
 const stopperOf = ({stopPressed}, restored) =>

@@ -30,7 +30,7 @@ class Timeline {
   #isAtField = false; // the error is shown at the form's field
   #isStale = false; // the form has changed since this run
   #isFirst = true; // no run has been shown yet
-  #stopShown = false; // a stop pauses the playhead once
+  #stoppedTime = null; // seconds: the end to which a stop has moved the playhead
   #closed = false;
   #drawn = {t: null, batches: null}; // values of the last frame
   #drawnTime = 0; // milliseconds
@@ -114,7 +114,7 @@ class Timeline {
   #begin() {
     const {log, ui} = this;
     this.playhead.rewind();
-    this.#stopShown = false;
+    this.#stoppedTime = null;
     this.#isStale = false;
     ui.root.classList.remove("la-stale");
     this.#host.begun?.();
@@ -198,9 +198,10 @@ class Timeline {
     this.ui.root.classList.toggle("la-code", isCode(this.log));
     this.#drawnTime = 0; // the next frame draws the new events
     this.playhead.adapt();
-    if (this.log.stopped && !this.#stopShown) {
-      this.#stopShown = true;
-      this.playhead.seek(Number.POSITIVE_INFINITY); // to the end, like the verdict
+    // A stop shows the end, also if its last events arrive later, unless the reader has moved the playhead.
+    if (this.log.stopped && [null, this.playhead.t].includes(this.#stoppedTime)) {
+      this.playhead.seek(Number.POSITIVE_INFINITY);
+      this.#stoppedTime = this.playhead.t;
     }
     this.scoreboard.announce(this.log, this.state, this.feed.restored);
     if (!this.playhead.playing) this.#draw();

@@ -8,6 +8,9 @@ from typing import Any
 
 import gradio as gr
 from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from ..core import processor
 from ..core.events import LookaheadError
@@ -18,7 +21,7 @@ from ..server import loading_job
 from ..server.limits import LogSettings
 from ..server.queue import queue
 from ..server.state import ServerState
-from ..server.web import TITLE
+from ..server.web import FRESH, TITLE
 from ..servers.addresses import PREFIX, is_servers
 from ..trace import assets
 from . import api, gradio_internals, models_tab, race_tab
@@ -46,7 +49,7 @@ def build(server: ServerState, log_settings: LogSettings) -> gr.Blocks:
             with gr.Tab("Models", id=models_tab.NAME) as choosing:
                 models_tab.tab(server, choosing)
         shown = class_chip.click(_class, None, [tabs, sections], queue=False, show_progress_on=class_chip, **QUIET)
-        shown.then(None, js="() => lookaheadPage.classroom.press()", **QUIET)
+        shown.then(None, js="() => lookaheadPage.load.teaching().then(({classroom}) => classroom.press())", **QUIET)
         for tab, name in ((racing, "race"), (measuring, lab.NAME), (choosing, models_tab.NAME)):
             tab.select(None, js=f"() => lookaheadPage.address.selected('{name}')", queue=False, **QUIET)
         # At every message of any run, Gradio copies the components that show progress, with their children: never the tabs.
@@ -139,6 +142,17 @@ def _card(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     host = environment.get("SPACE_HOST", "")
     text = "One model writes the same text twice: one token per pass, and with drafts that it checks several at a time."
     return {"thumbnail": f"https://{host}/card.png" if host else "card.png", "simple_description": text}
+
+
+def teaching_routes() -> list[Route]:
+    """Return the routes of the scripts and styles that `assets/page/load.js` requests."""
+
+    async def code(request: Request) -> Response:
+        is_style = request.url.path.endswith("css")
+        text = assets.style("page/teaching.css") if is_style else assets.script("page/teaching.js")
+        return Response(text, media_type="text/css" if is_style else "text/javascript", headers=FRESH)
+
+    return [Route("/teaching.js", code), Route("/teaching.css", code)]
 
 
 def mount_options(waiting: int = 64) -> dict[str, Any]:

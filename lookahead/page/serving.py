@@ -21,7 +21,7 @@ from ..server.state import ServerState
 from ..server.web import SIGNALS, WebServer
 from . import api, gradio_internals
 from .learn.questions import questions
-from .page import build, mount_options
+from .page import build, mount_options, teaching_routes
 
 END_S = 2.0
 POLL_S = 0.5
@@ -38,7 +38,7 @@ def serve(server: ServerState, log_settings: LogSettings, web: WebServer, *, sha
         gradio_internals.mount(page, web, personal=api.PERSONAL, **mount_options(server.limits.max_waiting))
         zero.report()
         class_votes = votes.Votes(lambda: questions(server.families.default.models))
-        web.serve_routes([*health.routes(server, log_settings), *votes.routes(class_votes)])
+        web.serve_routes([*health.routes(server, log_settings), *votes.routes(class_votes), *teaching_routes()])
         _announce(page, web, share)
         memory.release()
         logging.serving()

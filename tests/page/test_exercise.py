@@ -45,7 +45,7 @@ return [origin, ...Object.values(tries)];
 
 
 def blank(browser, size=(900, 900), **options):
-    styles = assets.style("page/app.css") + assets.style("learn/widgets.css")
+    styles = assets.style("page/app.css") + assets.style("page/teaching.css")
     script = exposed("learn/games.js", "learn/checks.js", "learn/sandbox.js")
     return bare_page(browser, "<body><main id=host></main>", styles, script, size, **options)
 

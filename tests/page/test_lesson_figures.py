@@ -24,8 +24,8 @@ RACE = {
 
 
 def blank(browser, size=(900, 900), **options):
-    styles = assets.style("page/app.css")
-    modules = ("learn/games.js", "learn/learn.js", "timeline/log.js", "timeline/measured.js")
+    styles = assets.style("page/app.css") + assets.style("page/teaching.css")
+    modules = ("learn/games.js", "learn/terms.js", "timeline/log.js", "timeline/measured.js")
     script = exposed(*modules, *(f"learn/figures/{name}.js" for name in NAMES))
     return bare_page(browser, "<body><div id=host></div>", styles, script, size, **options)
 
@@ -150,7 +150,7 @@ def test_terms_of_the_prose_outline_their_part(page):
     page.evaluate(
         "html => { document.body.innerHTML = `<div id=la-lesson>${html}<div id=host></div></div>` }", to_html(terms)
     )
-    page.evaluate("modules.learn.shown(document.getElementById('la-lesson'), 'x')")
+    page.evaluate("modules.terms.connect(document.getElementById('la-lesson'))")
     mounted(page, "pass", "01")
     lit = """() => [...document.querySelectorAll('#host [data-part], #host [data-part] *')]
       .filter(node => getComputedStyle(node).outline.includes('solid 3px')).map(node => node.closest('[data-part]').dataset.part)"""

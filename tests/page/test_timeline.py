@@ -91,7 +91,7 @@ def test_the_page_stays_light():
 
     page = mount_options()
     weight = len(page["head"].encode()) + len(page["css"].encode())
-    assert 50_000 < weight < 340_000, f"{weight} bytes of scripts and styles"  # with the widgets of lessons and frames
+    assert 50_000 < weight < 210_000, f"{weight} bytes of scripts and styles"  # a tenth of Gradio's own
 
 
 # ------------------------------------------------------------------ the pure frame
@@ -490,6 +490,40 @@ def test_mounting_twice_duplicates_nothing(page):
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("ArrowRight")
     assert page.evaluate("lookahead.state().t") == pytest.approx(0.02), "one press, one step"
+
+
+ACCENT_PIXELS = """() => {
+  const canvas = document.querySelector('.la-canvas'), {width, height} = canvas, k = devicePixelRatio, found = [];
+  const accent = getComputedStyle(document.querySelector('.la-timeline')).getPropertyValue('--la-accent').trim();
+  const [r, g, b] = [1, 3, 5].map(i => parseInt(accent.slice(i, i + 2), 16));
+  const {data} = canvas.getContext('2d').getImageData(0, 0, width, height);
+  for (let i = 0; i < data.length; i += 4) if (data[i] === r && data[i + 1] === g && data[i + 2] === b && data[i + 3] === 255) found.push(Math.floor(i / 4 / width) / k);
+  return Math.min(...found);
+}"""  # y of the highest point of the drafting lane in full color, in pixels
+
+
+def test_events_after_stop_do_not_separate_the_lanes(page):
+    """The last events of a stopped race arrive late, and a lane may be far ahead. All parts show the same token."""
+    mount(page, "")
+    ahead = "[...events().slice(0, 6), events()[11], events()[12]]"  # naive has three tokens, draft all eight
+    page.evaluate(f"push({{run: 'r', i0: 0, ev: {ahead}}})")
+    page.evaluate("push({stop: 1, run: 'r'})")
+    stopped = page.evaluate("lookahead.state().t")
+    late = "{kind: 'step', lane: 0, clock_s: 0.2, step: onePass(' d')}, {kind: 'end', reason: 'stopped', stats: [], agreement: []}"
+    page.evaluate(f"push({{run: 'r', i0: 8, ev: [{late}], end: true}})")
+    assert page.evaluate("lookahead.state().t") == 0.2 > stopped, "the playhead follows to the end"
+    assert page.inner_text(".la-big") == "1 pass instead of 3" and "identical so far: 3 of 8" in page.inner_text(
+        ".la-match"
+    )
+    assert page.inner_text(".la-statustext") == "Stopped by you after 3 tokens."
+    assert page.locator(".la-counted").count() == 3 == page.locator(".la-pass > .la-tok:not(.la-hang *)").count()
+    page.wait_for_function("document.querySelector('.la-canvas').height > 0")
+    box = page.locator(".la-canvas").bounding_box()
+    middle = 8 + (box["height"] - 40) / 2  # of the chart between its margins: half of the axis's tokens
+    assert page.evaluate(ACCENT_PIXELS) > middle, "the line in full color ends at three of eight tokens, too"
+    seek(page, 0.05)
+    page.evaluate("push({stop: 1, run: 'r'})")
+    assert page.evaluate("lookahead.state().t") == 0.05, "the reader has moved the playhead"
 
 
 def test_stop_error_and_empty(page):

@@ -40,7 +40,7 @@ def test_modules_run_once_in_the_order_of_their_imports(modules, chromium, conve
     page.close()
 
 
-@pytest.mark.parametrize("name", ["page/app", "page/ballot", "page/waiting", "page/replay"])
+@pytest.mark.parametrize("name", ["page/app", "page/ballot", "page/replay", "page/teaching", "page/waiting"])
 def test_the_minifier_writes_a_semicolon_before_nested_rules(name):
     assert not re.search(r"[^;{},>]& ", assets.style(f"{name}.css"))
 

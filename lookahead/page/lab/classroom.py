@@ -20,7 +20,8 @@ INTRO = (
 )
 TEXTS, TOKENS = 8, 64
 LENGTHS = {"two tokens each": 2, "four tokens each": 4, "only what pays": "auto"}
-MOUNT = "lookaheadPage.classroom.mount({element, read: () => props.value, watch: fn => watch('value', fn)});"
+MOUNT = """lookaheadPage.load.teaching().then(({classroom}) =>
+  classroom.mount({element, read: () => props.value, watch: fn => watch('value', fn)}));"""
 
 
 def add(server: ServerState, method: gr.Dropdown, left: gr.Column, right: gr.Column) -> None:

@@ -19,8 +19,9 @@ from .widgets import BY_ID, Case, Code, Cost, Exercise, Figure, Guess, Quiz, Wid
 
 # Before Gradio removes a widget, it may pass it the value of the component that replaces it, such as the label of a button.
 MOUNT = """
-const show = () => props.value.startsWith('{') && lookaheadPage.games.mount(element.querySelector('div'), JSON.parse(props.value), {
-  solved: () => lookaheadPage.learn.solved(%s), ask: lookaheadPage.votes.openVote});
+const mount = data => lookaheadPage.load.teaching().then(({games, votes}) =>
+  games.mount(element.querySelector('div'), data, {solved: () => lookaheadPage.learn.solved(%s), ask: votes.openVote}));
+const show = () => props.value.startsWith('{') && mount(JSON.parse(props.value));
 show();
 watch('value', show);"""
 GAMES = (Guess, Quiz, Code, Cost, Figure, Exercise)  # their scripts display `say`

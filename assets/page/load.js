@@ -1,0 +1,55 @@
+/* load.js: requests the scripts and styles of teaching.js when they are first needed, because they are as large as the
+   scripts of a race. */
+
+import {make} from "./dom.js";
+
+const FIELDS = "input, textarea, select";
+let loading = null;
+let stage = null; // of the page's main timeline
+let parts = null; // the tour and the teacher's plan, when they are connected
+
+const added = (tag, attributes) =>
+  new Promise((resolve, reject) => {
+    const node = make(tag, attributes);
+    node.addEventListener("load", resolve);
+    node.addEventListener("error", () => reject(new Error("The server does not answer. Reload the page.")));
+    document.head.append(node);
+  });
+
+/** Returns a promise of the modules of teaching.js. Addresses are relative to the page's base, which root.js sets. */
+export function teaching() {
+  loading ||= Promise.all([
+    added("link", {rel: "stylesheet", href: "teaching.css"}),
+    added("script", {src: "teaching.js"}),
+  ]).then(() => window.lookaheadTeaching);
+  loading.catch(() => {
+    loading = null; // the next call tries again
+  });
+  return loading;
+}
+
+/** Connect the tour and the plan; `pressed` is the one that the reader has started, if any. */
+async function start(pressed) {
+  const {tour, present} = await teaching();
+  if (parts) return;
+  parts = {tour, present};
+  for (const [name, part] of Object.entries(parts)) part.connect(stage, name === pressed);
+}
+
+const isTyped = ({target, ctrlKey, metaKey, altKey}) =>
+  ctrlKey || metaKey || altKey || target.isContentEditable || target.matches?.(FIELDS);
+
+/** Called when the main timeline is ready. The tour starts with its button or `?tour`, the plan with P or `?present`. */
+export function connect(mounted) {
+  const isFirst = !stage;
+  stage = mounted;
+  for (const part of Object.values(parts || {})) part.connect(stage, false);
+  if (!isFirst) return;
+  const query = new URLSearchParams(location.search);
+  if (query.has("tour") || query.has("present")) start(null);
+  document.addEventListener("click", ({target}) => !parts && target.closest("#la-tour-button") && start("tour"));
+  addEventListener("keydown", event => {
+    const isPlan = event.key.toLowerCase() === "p" && !isTyped(event);
+    if (!parts && isPlan && stage.root.getClientRects().length) start("present");
+  });
+}

@@ -2,16 +2,10 @@
    token. Each drafted row is a line; a tree has an outline in the first column. */
 
 import {HIDDEN, make} from "../page/dom.js";
-import {percent, probability} from "../page/numbers.js";
-import {clampShare, drawn, sign, small, table, token, unseen} from "./parts.js";
+import {probability} from "../page/numbers.js";
+import {draws, sign, small, table, token, unseen} from "./parts.js";
 
 const cell = (column, ...children) => make(`td.la-i-col-${column}`, ...children);
-
-/** A bar of the accepting draws, 0 to min(1, p/q), with the draw as a dot. */
-function draws(threshold, draw) {
-  const zone = drawn("la-i-zone", {width: percent(threshold)});
-  return drawn("la-i-draws", {}, zone, drawn("la-i-dot", {left: percent(clampShare(draw))}));
-}
 
 function drawSentence({status, draw, threshold}) {
   if (draw === null || threshold === null) return status;

@@ -31,6 +31,12 @@ export function bar(share, kind, dashed = 0) {
   return box;
 }
 
+/** A bar from 0 to 1 with the draws that accept, up to `threshold`, and the draw as a dot. */
+export function draws(threshold, draw) {
+  const accepting = drawn("la-draws-accepting", {width: percent(threshold)});
+  return drawn("la-draws", {}, accepting, drawn("la-draws-dot", {left: percent(clampShare(draw))}));
+}
+
 const ROLES = {
   "thead, tbody": "rowgroup",
   tr: "row",

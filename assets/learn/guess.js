@@ -1,7 +1,7 @@
 /* guess.js: a game: will a drafted token be accepted? The draw and the probability of acceptance are shown after the
    reader's guess. */
 
-import {drawn} from "../inspector/parts.js";
+import {drawn, draws} from "../inspector/parts.js";
 import {make, setText, signs} from "../page/dom.js";
 import {exact, percent} from "../page/numbers.js";
 import {button, classVote, live, newId, part, text} from "./widget.js";
@@ -45,8 +45,7 @@ function line({chance: share, draw}, chance) {
   if (share > 0.08) below.prepend(flag({left: "0"}, "0"));
   if (share < 0.92) below.append(flag({right: "0"}, "1"));
   const above = drawn("la-g-above", {}, flag({left: at, transform: `translateX(-${at})`}, `draw ${exact(draw)}`));
-  const scale = drawn("la-g-scale", {}, drawn("la-g-zone", {width: until}), drawn("la-g-dot", {left: at}));
-  return drawn("la-g-line", {}, above, scale, below);
+  return drawn("la-g-line", {}, above, draws(share, draw), below);
 }
 
 function bar(kind, label, value) {

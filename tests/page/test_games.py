@@ -111,9 +111,9 @@ def test_the_arithmetic_and_the_verdict(page, values, side, sum_, sentence):
 def test_the_draw_is_a_dot_on_the_line(page):
     game = mount(page, guess(("dog", 0.3, 0.7, 0.21)))
     press(game, "it is accepted")
-    inner = game.locator(".la-g-scale").evaluate(
+    inner = game.locator(".la-draws").evaluate(
         """n => { const box = n.getBoundingClientRect(), at = s => n.querySelector(s).getBoundingClientRect(), w = n.clientWidth, left = box.left + n.clientLeft;
-                  const dot = at(".la-g-dot"); return [at(".la-g-zone").width / w, ((dot.left + dot.right) / 2 - left) / w]; }"""
+                  const dot = at(".la-draws-dot"); return [at(".la-draws-accepting").width / w, ((dot.left + dot.right) / 2 - left) / w]; }"""
     )
     assert inner == pytest.approx([3 / 7, 0.21], abs=0.005)
     assert game.locator(".la-g-line").get_attribute("aria-hidden") == "true", "the text has its meaning"

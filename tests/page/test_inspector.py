@@ -309,7 +309,7 @@ def test_a_greedy_pass_reads_left_to_right(page):
         ["", "", "0.600", "the target’s own, a correction", "c"],
     ]
     assert page.inner_text(".la-i-context bdi") == "Once upon a time"
-    assert page.locator(".la-i-place").count() == 3 and page.locator(".la-i-draws").count() == 0
+    assert page.locator(".la-i-place").count() == 3 and page.locator(".la-draws").count() == 0
     assert "1.15 naive passes and emitted 3 tokens" in page.inner_text(".la-i-cost")
     widths = page.evaluate(
         "[...document.querySelectorAll('.la-i-time')].map(bar => [...bar.children].map(part => part.getBoundingClientRect().width / bar.clientWidth))"
@@ -329,8 +329,8 @@ def test_a_rejection_pass_shows_bar_draw_and_residual(page):
     assert rows[0][1:4] == ["0.800", "0.500", "✓draw 0.300, below p/q 0.625: accepted"]
     assert rows[1][1:4] == ["0.600", "0.090", "✕draw 0.400, not below p/q 0.150: rejected"]
     assert rows[3][2:4] == ["0.680*", "drawn from the residual (draw 0.200)"]
-    bars = page.evaluate("""[...document.querySelectorAll('.la-i-draws')].map(box => { const all = box.getBoundingClientRect(), dot = box.querySelector('.la-i-dot').getBoundingClientRect();
-      return [box.querySelector('.la-i-zone').getBoundingClientRect().width / all.width, (dot.left + dot.width / 2 - all.left) / all.width]; })""")
+    bars = page.evaluate("""[...document.querySelectorAll('.la-draws')].map(box => { const all = box.getBoundingClientRect(), dot = box.querySelector('.la-draws-dot').getBoundingClientRect();
+      return [box.querySelector('.la-draws-accepting').getBoundingClientRect().width / all.width, (dot.left + dot.width / 2 - all.left) / all.width]; })""")
     assert bars == [pytest.approx([0.625, 0.3], abs=0.02), pytest.approx([0.15, 0.4], abs=0.02)]
     residual = lines(page, ".la-i-wide")
     assert residual == [

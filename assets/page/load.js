@@ -1,5 +1,5 @@
-/* load.js: requests the scripts and styles of teaching.js when they are first needed, because they are as large as
-   the scripts of a race. */
+/* load.js: requests the scripts and styles of teaching.js when they are first needed, because they are as large
+   as the scripts of a race. */
 
 import {make} from "./dom.js";
 

@@ -78,8 +78,8 @@ class Guess {
     facts.id = newId();
     const choose = guess => this.#guessed(example, guess, token, choices);
     const choices = [
-      button(ACCEPTED, () => choose(true), {"aria-describedby": facts.id}),
-      button(REJECTED, () => choose(false), {"aria-describedby": facts.id}),
+      button(ACCEPTED, () => choose(true), {"aria-describedby": facts.id, "aria-pressed": "false"}),
+      button(REJECTED, () => choose(false), {"aria-describedby": facts.id, "aria-pressed": "false"}),
     ];
     this.#card.replaceChildren(facts, text("la-g-ask", "Will it be accepted?"), part("la-g-buttons", ...choices));
     setText(this.#count, `Case ${this.#at + 1} of ${this.#cases.length}`);

@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 
 from ..core.costs import CostCurve, PassCosts
 from ..core.numbers import count, decimal, percent, ratio
-from ..trace.charts import SYMBOLS, Chart, tick_step
+from ..trace.charts import HATCHES, SYMBOLS, Chart, tick_step
 from .decision import KS, Level, crossing
 from .dice import WORDS, Histogram, P, Q
 from .experiments import EXPERIMENTS, Experiment, Result
@@ -312,16 +312,20 @@ def pass_parts(models: Sequence[PassParts], dark: bool = False) -> go.Figure:
     return chart.finish()
 
 
-def dice(histogram: Histogram, dark: bool = False) -> go.Figure:
-    """Draw the share of each token in the throws, the target's distribution, and the drafter's as marks."""
+def dice(histogram: Histogram, dark: bool = False, with_bug: Histogram | None = None) -> go.Figure:
+    """Draw the share of each token in the throws, the target's distribution, and the drafter's as marks.
+
+    With a second histogram, the bars of both rules are next to each other.
+    """
     chart, hover = Chart(dark, "token", "share of throws (%)"), "%{x}: %{y:.1f}% expected<extra></extra>"
     expected, drafted = ([100 * share for share in shares] for shares in (P, Q))
     chart.bars(WORDS, expected, "the target's p", "", marker=_hatched(chart), hovertemplate=hover)
-    if throws := histogram.throws:
-        chart.bars(
-            WORDS, [100 * n / throws for n in histogram.counts], f"observed in {count(throws)} throws",
-            chart.ink["lanes"][0], customdata=histogram.counts, hovertemplate="%{x}: %{customdata} times, %{y:.1f}%<extra></extra>",
-        )  # fmt: skip
+    names = ("the correct rule", "with the bug") if with_bug else (f"observed in {count(histogram.throws)} throws",)
+    hover = "%{x}: %{customdata} times, %{y:.1f}%<extra></extra>"
+    for name, thrown, color, hatch in zip(names, (histogram, with_bug), chart.ink["lanes"], HATCHES, strict=False):
+        if thrown and thrown.throws:
+            shares = [100 * n / thrown.throws for n in thrown.counts]
+            chart.bars(WORDS, shares, name, color, hatch, customdata=thrown.counts, hovertemplate=hover)
     chart.figure.add_scatter(
         x=WORDS, y=drafted, name="the drafter's q", mode="markers", hovertemplate="%{x}: %{y:.1f}% drafted<extra></extra>",
         marker={"symbol": "diamond-open", "size": 11, "color": chart.ink["quiet"], "line": {"width": 2}},

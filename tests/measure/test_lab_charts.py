@@ -1,5 +1,7 @@
 """The Lab's figures show the numbers of the results, and a note if there are none."""
 
+from dataclasses import replace
+
 import pytest
 from test_lab_experiments import COSTS, CURVE, row
 
@@ -110,6 +112,9 @@ def test_the_dice_chart_has_the_counts():
     for name, shares in (("the target's p", dice.P), ("the drafter's q", dice.Q)):
         assert list(marks[name].x) == list(dice.WORDS), "words, not ids"
         assert list(marks[name].y) == pytest.approx([100 * share for share in shares])
+    both = drawn(charts.dice(histogram, with_bug=replace(histogram, counts=(200, *(0,) * 7))))
+    assert both["the correct rule"].y == marks["observed in 200 throws"].y
+    assert list(both["with the bug"].y) == [100, *(0,) * 7]
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from itertools import cycle
 
 import pytest
 from conftest import ROOT
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 from test_page import SHORT, race
 from test_page_access import violations
 
@@ -47,46 +48,46 @@ def arrived(page, name):
     page.locator(f"#la-lesson-{name}[aria-current]").wait_for()
 
 
-def use(box, widget):
-    """Use a widget as a reader does, and check its reaction."""
+def use(box, widget, press):
+    """Use a widget as a reader does, and check its reaction. `press` presses a button or a radio button."""
     if isinstance(widget, Race):
-        box.get_by_role("button", name="Race", exact=True).click()
+        press(box.get_by_role("button", name="Race", exact=True))
         box.locator(".la-timeline[data-state=finished]").wait_for(timeout=180_000)
         lanes = box.locator(".la-cell[role=rowheader]").all_inner_texts()
         assert lanes[0] == "naive" and len(lanes) == 1 + len(widget.methods)
-        box.locator(".la-timeline").get_by_role("button", name="open the pass").click()
+        press(box.locator(".la-timeline").get_by_role("button", name="open the pass"))
         assert box.locator(".la-inspector").is_visible()
-        box.get_by_role("button", name="Close the inspector").click()
+        press(box.get_by_role("button", name="Close the inspector"))
     elif isinstance(widget, Recording):
         number = pass_number(recordings.read(widget.recording).lanes[-1], widget.at)
-        if widget.at == "partly":
+        if widget.at in ("partly", "mixed"):
             assert not box.locator(".la-passline").inner_text().startswith(f"pass {number} "), "the outcome is hidden"
-            box.get_by_role("group", name="The draft is").get_by_role("button").first.click()
+            press(box.get_by_role("group", name="The draft is").get_by_role("button").first)
             box.get_by_text("Not right, you chose 0").first.wait_for()
         assert box.locator(".la-passline").inner_text().startswith(f"pass {number}")
-        box.get_by_role("button", name="Previous pass").click()
+        press(box.get_by_role("button", name="Previous pass"))
         assert not box.locator(".la-passline").inner_text().startswith(f"pass {number} ")
     elif isinstance(widget, Guess):
         for i in range(len(widget.cases)):
-            box.get_by_role("button", name="it is accepted").click()
+            press(box.get_by_role("button", name="it is accepted"))
             if i < len(widget.cases) - 1:
-                box.get_by_role("button", name="next").click()
+                press(box.get_by_role("button", name="next"))
         right = sum(case.accepted for case in widget.cases)
         box.get_by_text(f"{right} of {len(widget.cases)} right", exact=True).wait_for()
         assert box.get_by_role("button", name="again").is_visible()
-        box.get_by_role("button", name="Guess on a real run").click()
+        press(box.get_by_role("button", name="Guess on a real run"))
         box.get_by_text("Drafted and tested just now").wait_for()
-        box.get_by_role("button", name="it is rejected").click()
+        press(box.get_by_role("button", name="it is rejected"))
         box.get_by_text(re.compile("^[01] of 1 right$")).wait_for()
     elif isinstance(widget, Dice):
-        box.get_by_role("button", name="Throw").click()
+        press(box.get_by_role("button", name="Throw"))
         box.get_by_text("It does not converge to p." if widget.bug else "It converges to p.").wait_for()
         box.locator(".js-plotly-plot").wait_for()
     elif isinstance(widget, Bug):
         bug, run = BUGS[widget.bug], box.get_by_role("button", name="Run with and without the bug")
         assert run.is_disabled() and bug.test not in box.inner_text(), "a prediction comes first"
-        box.get_by_label("the text", exact=True).check()
-        run.click()
+        press(box.get_by_label("the text", exact=True))
+        press(run)
         for kind in ("passes", "fails"):
             finding = box.locator(f".la-finding.la-{kind}")
             finding.wait_for()
@@ -102,13 +103,13 @@ def use(box, widget):
     elif isinstance(widget, Cost):
         if widget.predict:
             assert not box.get_by_text(re.compile(r"[\d.]+ ms")).count()
-            box.get_by_role("button", name="show").click()
+            press(box.get_by_role("button", name="show"))
             box.get_by_text(re.compile("You guessed")).wait_for()
         box.get_by_text(re.compile(r"[\d.]+ ms")).first.wait_for()
         if widget.alpha:
             assert re.search(r"speedup\W+=?\s*[\d.]+ / [\d.]+ = [\d.]+", box.inner_text())
     elif isinstance(widget, WhatIf):
-        box.get_by_role("button", name="count the passes").click()
+        press(box.get_by_role("button", name="count the passes"))
         box.get_by_text(f"{widget.method}, k = {widget.k}").wait_for()
         box.locator(".js-plotly-plot").wait_for()
         box.get_by_label("number input for draft length k").fill("7")
@@ -119,36 +120,47 @@ def use(box, widget):
     elif isinstance(widget, Code):
         if widget.ask:
             assert box.get_by_role("mark").count() == 0
-            box.get_by_role("button", name="show the marks").click()
+            press(box.get_by_role("button", name="show the marks"))
         assert widget.text.split("\n")[0].strip() in box.inner_text()
         assert box.get_by_role("mark").count() == len(widget.marked)
     elif isinstance(widget, Exercise):
         for run in box.get_by_role("button", name="Run the tests").all():
-            run.click()
+            press(run)
         box.get_by_text("Tests passed: 0 of 3.").wait_for()
         box.get_by_text("Tests passed: 0 of 1.").wait_for()
     elif isinstance(widget, Figure) and widget.ask:
-        box.get_by_role("button", name="3", exact=True).or_(box.get_by_role("button", name="6", exact=True)).click()
-        box.get_by_role("button", name="verify").click()
+        press(box.get_by_role("button", name="3", exact=True).or_(box.get_by_role("button", name="6", exact=True)))
+        press(box.get_by_role("button", name="verify"))
         box.get_by_text(re.compile("2 of 4 accepted")).wait_for()
     elif isinstance(widget, Quiz):
         for answer in sorted(widget.answers, key=lambda answer: answer.right):
-            # By keyboard: a race that plays above may move the buttons under a pointer.
-            box.get_by_role("button", name=answer.text).first.press("Enter")
+            press(box.get_by_role("button", name=answer.text).first)
             box.get_by_text(answer.why).wait_for()
 
 
+def by_keyboard(node):
+    node.press("Space" if node.get_attribute("type") == "radio" else "Enter")
+
+
+PRESSES = {"mouse": Locator.click, "keyboard": by_keyboard, "touch": Locator.tap}
+PHONE = {"viewport": {"width": 390, "height": 844}}
+
+
 @pytest.fixture(scope="module")
-def reader(pages):
-    """The page for all lessons."""
+def reader(pages, request):
+    """The page of a reader, and how this reader presses a button."""
+    options = {**PHONE, "has_touch": True} if request.param == "touch" else {}
     with pages() as visit:
-        yield learn(visit)
+        yield learn(visit, **options), PRESSES[request.param]
 
 
-@pytest.mark.parametrize("name", ALL)
+READERS = sorted(zip(ALL, cycle(PRESSES)), key=lambda pair: pair[1])  # one page per way
+
+
+@pytest.mark.parametrize(("name", "reader"), READERS, indirect=["reader"])
 def test_every_lesson_can_be_completed(reader, name):
-    page, lesson = reader, ALL[name]
-    page.locator(f"#la-lesson-{name}").click()
+    (page, press), lesson = reader, ALL[name]
+    press(page.locator(f"#la-lesson-{name}"))
     arrived(page, name)
     boxes, prose = page.locator(".la-widgetbox"), page.locator(".la-read:not(.la-widgetbox *)")
     widgets = [part for part in lesson.parts if not isinstance(part, str)]
@@ -156,22 +168,22 @@ def test_every_lesson_can_be_completed(reader, name):
     assert boxes.count() == len(widgets) and prose.count() == len(lesson.parts) - len(widgets)
     for i, widget in enumerate(widgets):
         boxes.nth(i).scroll_into_view_if_needed()
-        use(boxes.nth(i), widget)
+        use(boxes.nth(i), widget, press)
     assert violations(page) == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= 1440
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
     following = page.get_by_role("link", name=re.compile("^Next: "))
     after = list(ALL)[list(ALL).index(name) + 1 :]
     assert following.count() == bool(after)
     if widgets and isinstance(widgets[-1], Quiz):
         page.locator(f"#la-lesson-{name}.la-solved").wait_for()
     if after:
-        following.click()
+        press(following)
         arrived(page, after[0])
 
 
 def test_every_lesson_fits_a_phone(visit):
     """In dark mode, too, each kind of widget is readable."""
-    page, seen = learn(visit, color_scheme="dark", viewport={"width": 390, "height": 844}), set()
+    page, seen = learn(visit, color_scheme="dark", **PHONE), set()
     for name, lesson in ALL.items():
         page.locator(f"#la-lesson-{name}").click()
         arrived(page, name)
@@ -275,10 +287,19 @@ def test_a_print_has_the_whole_lesson_and_a_quiz_without_answers(visit):
         page.locator(".la-game-figure table").first.is_visible()
         and not page.get_by_role("link", name="Skip").is_visible()
     )
+    choices = page.locator(".la-game-figure button:visible").all_inner_texts()
+    assert choices == [str(n) for n in range(6)], "the choices of the prediction, and no action"
     outside = (
         "n => { const seen = []; for (; n; n = n.parentElement) seen.push(getComputedStyle(n).overflow); return seen; }"
     )
     assert set(quiz.evaluate(outside)) <= {"visible", "auto"}, "no ancestor cuts the pages"
+    page.emulate_media(media="screen")
+    page.locator("#la-lesson-07-the-sketch").click()
+    arrived(page, "07-the-sketch")
+    page.emulate_media(media="print")
+    lines = page.locator(".la-g-codeline")
+    lines.first.wait_for()
+    assert lines.count() > 30 and all(line.is_visible() for line in lines.all()), "a listing with a question"
     page.emulate_media(media="screen")
 
 

@@ -73,7 +73,7 @@ class Pass {
   #past = make("p.la-f-past");
   #table = make("table.la-f-pass.la-boxes");
   #cache = make("div.la-f-cache", {"data-part": "cache"});
-  #chips = part("la-f-choices");
+  #chips = part("la-f-choices.la-f-chips");
   #loops = part("la-f-choices");
   #question = part("la-f-choices");
   #actions = part("la-f-choices");

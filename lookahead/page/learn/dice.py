@@ -1,10 +1,11 @@
-"""Dice: apply the rejection rule thousands of times, and compare the histogram with the target's p."""
+"""Dice: apply the rejection rule thousands of times, also with a bug, and compare the histograms with the target's p."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import gradio as gr
 
+from ...core.accept import rule_for
 from ...core.numbers import count, decimal, percent, significant
 from ...measure import charts
 from ...measure.bugs import BUGS
@@ -27,19 +28,31 @@ def controls(bug: str = "") -> None:
 
 
 def _throw(dark: bool, bug: str, throws: float) -> Iterator[Any]:
-    rule = {"rule": BUGS[bug].parts.rule} if bug in BUGS else {}
+    """Throw the correct rule, and the rule with the bug with the same random numbers."""
+    rules = [rule_for, BUGS[bug].parts.rule] if bug in BUGS else [rule_for]
     interval = max(MIN_INTERVAL, int(throws) // 40)
-    for line, histogram in follow_job(lambda: throw(throws=int(throws), every=interval, **rule)):
-        yield [_status(histogram, bug), plot_update(charts.dice(histogram, dark))] if histogram else [line, gr.skip()]
+    runs = [throw(throws=int(throws), every=interval, rule=rule) for rule in rules]
+    for line, histograms in follow_job(lambda: zip(*runs, strict=True)):
+        if histograms:
+            correct, with_bug = (*histograms, None)[:2]
+            yield [_status(correct, with_bug, bug), plot_update(charts.dice(correct, dark, with_bug))]
+        else:
+            yield [line, gr.skip()]
 
 
-def _status(now: Histogram, bug: str) -> str:
+def _status(correct: Histogram, with_bug: Histogram | None, bug: str) -> str:
+    now = with_bug or correct
     text = f"{count(now.throws)} of {count(now.total)} throws; {percent(now.accepted / now.throws)} of the drafted tokens were accepted."
     if now.p_value is not None:
-        odds = significant(now.p_value, 2) if now.p_value >= 1e-12 else "less than 1e-12"
-        text += f" Chi-square {decimal(now.chi_square)} with {FREEDOM} degrees of freedom: a correct rule deviates at least this far in {odds} of all cases."
+        text += f" Chi-square {decimal(now.chi_square)} with {FREEDOM} degrees of freedom: a correct rule deviates at least this far in {_odds(now)} of all cases."
         if now.throws == now.total:
             text += " It converges to p." if now.p_value > SURE else " It does not converge to p."
-    if bug in BUGS:
+    if with_bug:
+        if correct.p_value is not None:
+            text += f" The correct rule: chi-square {decimal(correct.chi_square)}, {_odds(correct)} of all cases."
         text += f" {BUGS[bug].description}"
     return status_line(text, now.throws / now.total)
+
+
+def _odds(histogram: Histogram) -> str:
+    return significant(histogram.p_value, 2) if histogram.p_value >= 1e-12 else "less than 1e-12"

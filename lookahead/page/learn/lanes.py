@@ -67,6 +67,8 @@ def pass_number(lane: LaneRecord, at: str) -> int:
         full = [(n, step) for n, step in enumerate(lane.verified, 1) if step.draft.window == most]
         accepted = [(n, zip(step.statuses, step.draft.ngram_origins, strict=False)) for n, step in full]
         return next(n for n, rows in accepted if any(status == ACCEPTED and origin for status, origin in rows))
+    if at == "mixed":
+        return next(n for n, (drafted, accepted) in enumerate(passes, 1) if 1 < accepted < drafted - 1)
     if at == "longest":
         return 1 + max(range(len(passes)), key=lambda i: passes[i][1])
     partly = at == "partly"

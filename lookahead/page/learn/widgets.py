@@ -86,12 +86,13 @@ class Race(Widget):
 class Recording(Widget):
     """A bundled recording by its scenario, with the playhead `at` a pass of the last lane.
 
-    `partly`: first partly accepted draft; `refused`: first fully rejected draft; `longest`: most accepted tokens;
-    `window`: first accepted n-gram that a full window of `lookahead` found.
+    `partly`: first partly accepted draft; `mixed`: first draft with several accepted tokens, a rejected one, and one that is
+    not tested; `refused`: first fully rejected draft; `longest`: most accepted tokens; `window`: first accepted n-gram that a
+    full window of `lookahead` found.
     """
 
     recording: RecordingId
-    at: Literal["partly", "refused", "longest", "window"]
+    at: Literal["partly", "mixed", "refused", "longest", "window"]
 
 
 class Case(Fields):
@@ -120,7 +121,7 @@ class Guess(Widget):
 
 
 class Dice(Widget):
-    """`measure.dice`: the distribution test over a small vocabulary, with the correct rule or a `bug`."""
+    """`measure.dice`: the distribution test over a small vocabulary, with the correct rule, and next to it a `bug`."""
 
     bug: str = ""
 

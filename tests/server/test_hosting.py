@@ -18,6 +18,7 @@ import yaml
 from conftest import ROOT, App, free_port
 
 from lookahead.core import folders
+from lookahead.kernels import compiling
 from lookahead.model.heads.shape import KINDS
 from lookahead.server import writable
 
@@ -139,7 +140,8 @@ def test_the_copied_files_run_offline_and_write_to_temporary_folders_only(tmp_pa
     running = App(
         tmp_path, port, cwd=folder, in_child=without_override, HOME=str(folder), TMPDIR=str(temporary),
         HF_HUB_OFFLINE="0", HF_ENDPOINT="http://127.0.0.1:9", XDG_CACHE_HOME="",
-        LOOKAHEAD_CACHE=os.environ.get("LOOKAHEAD_CACHE", str(folders.cache())),  # compiling takes half a minute
+        LOOKAHEAD_CACHE=os.environ.get("LOOKAHEAD_CACHE", str(folders.cache())),
+        NUMBA_CACHE_DIR=str(next(compiling.cache_folders())),  # compiling takes half a minute
         **{**environment(), "GRADIO_TEMP_DIR": str(temporary / "gradio")},
     )  # fmt: skip
     try:

@@ -31,7 +31,7 @@ from lookahead.model.lm import CachedLM
 pytestmark = pytest.mark.split
 long = pytest.mark.long
 
-VOCAB, LENGTH, RUNS, ODDS = 4, 3, 2000, 1e-4
+VOCAB, LENGTH, RUNS, ODDS = 4, 3, 1200, 1e-4
 TARGET, DRAFTER = TableLM(VOCAB, seed=3, spread=1.2), TableLM(VOCAB, seed=8, spread=1.2)
 PROMPT = (1, 2)
 

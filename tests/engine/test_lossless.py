@@ -53,7 +53,8 @@ def test_a_hundred_prompts_have_the_same_text_as_naive(models, temperature):
 @pytest.mark.parametrize("changes", CHANGES, ids=str)
 def test_ids_equal_naives(models, changes):
     for i, prompt in enumerate(PROMPTS):
-        assert_agrees(models, prompt, *DRAFTING, max_new_tokens=16, k=LENGTHS[i % len(LENGTHS)], **changes)
+        methods = DRAFTING if i < 2 else OURS  # transformers' methods are slow
+        assert_agrees(models, prompt, *methods, max_new_tokens=16, k=LENGTHS[i % len(LENGTHS)], **changes)
 
 
 def test_naive_writes_the_same_text_as_generate_of_transformers(models):

@@ -40,7 +40,7 @@ def copies(proxy, tmp_path):
     both = {}
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        both[name] = App(tmp_path / name)
+        both[name] = App(tmp_path / name, ready=False)  # both start now
     port = free_port()
     variables = {"BIND": f"127.0.0.1:{port}"} | {
         f"COPY_{name.upper()}": f"127.0.0.1:{copy.port}" for name, copy in both.items()
@@ -49,6 +49,8 @@ def copies(proxy, tmp_path):
         [proxy, "-f", str(CONFIGURATION)], env={**os.environ, **variables}, stderr=subprocess.PIPE
     )
     try:
+        for copy in both.values():
+            copy.wait()
         wait(lambda: copy_of(port) and both_up(port, both))
         yield port, both
     finally:

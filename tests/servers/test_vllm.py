@@ -28,7 +28,7 @@ from lookahead.servers.race import ServerRace
 pytestmark = [pytest.mark.engines, pytest.mark.timed, pytest.mark.timeout(1500)]  # the first test may install vLLM
 MAX_TOKENS, TOGETHER, PREFIX = 32, 4, 0.9
 PROMPTS = [Question(s.id, s.category, s.prompt, s.chat) for s in BENCH if not s.options][:8]
-NAMES, THINGS = ("Anna", "Ben", "Lily"), ("frog", "kite", "cake")
+NAMES, THINGS, VERBS = ("Anna", "Ben"), ("frog", "kite", "cake"), ("found", "lost")
 
 
 def engine(speculative=False):
@@ -86,12 +86,7 @@ def test_its_ids_equal_ours(servers, ours):
 
 
 def test_concurrent_races_are_complete_and_their_counts_agree(servers):
-    prompts = [
-        f"One day {name} {verb} a {thing}."
-        for name in NAMES
-        for thing in THINGS
-        for verb in ("found", "lost", "saw", "made")
-    ]
+    prompts = [f"One day {name} {verb} a {thing}." for name in NAMES for thing in THINGS for verb in VERBS]
     with ThreadPoolExecutor(TOGETHER) as visitors:
         traces = list(visitors.map(lambda prompt: raced(servers, prompt, 12), prompts))
     for trace in traces:

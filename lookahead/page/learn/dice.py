@@ -31,8 +31,11 @@ def _throw(dark: bool, bug: str, throws: float) -> Iterator[Any]:
     """Throw the correct rule, and the rule with the bug with the same random numbers."""
     rules = [rule_for, BUGS[bug].parts.rule] if bug in BUGS else [rule_for]
     interval = max(MIN_INTERVAL, int(throws) // 40)
-    runs = [throw(throws=int(throws), every=interval, rule=rule) for rule in rules]
-    for line, histograms in follow_job(lambda: zip(*runs, strict=True)):
+
+    def both() -> Iterator[tuple[Histogram, ...]]:
+        yield from zip(*(throw(int(throws), interval, rule) for rule in rules), strict=True)
+
+    for line, histograms in follow_job(both):
         if histograms:
             correct, with_bug = (*histograms, None)[:2]
             yield [_status(correct, with_bug, bug), plot_update(charts.dice(correct, dark, with_bug))]

@@ -20,7 +20,7 @@ from conftest import ROOT, App, free_port
 from lookahead.core import folders
 from lookahead.kernels import compiling
 from lookahead.model.heads.shape import KINDS
-from lookahead.server import writable
+from lookahead.server import writable, zero
 
 pytestmark = [pytest.mark.models, pytest.mark.long]
 
@@ -394,5 +394,5 @@ SCRIPT = "import json, sys; from lookahead.server import zero; print(json.dumps(
 
 
 def test_nothing_is_imported_or_changed_on_other_machines(tmp_path):
-    assert run_script(SCRIPT, tmp_path) == [False, False, None]
+    assert (zero.ENABLED, "spaces" in sys.modules, zero.report()) == (False, False, None)
     assert run_script(SCRIPT, tmp_path, SPACES_ZERO_GPU="true") == [False, False, None], "the package is not installed"

@@ -84,8 +84,9 @@ class Pass {
     this.#bug = data.bugs?.[0] ?? "";
     const {ask, build, bugs} = data;
     const scroll = make("div.la-f-scroll", {tabindex: "0", role: "group", "aria-label": "the pass"}, this.#table);
-    const choices = [build && this.#chips, bugs?.length && this.#loops, ask && this.#question, ask && this.#actions];
-    this.nodes = [this.#past, scroll, this.#cache, ...choices.filter(Boolean), this.#after];
+    const choices = [bugs?.length && this.#loops, ask && this.#question, ask && this.#actions].filter(Boolean);
+    const side = choices.length ? part("la-f-side", ...choices) : null;
+    this.nodes = [this.#past, scroll, this.#cache, build && this.#chips, side, this.#after].filter(Boolean);
     this.#start();
   }
 

@@ -39,7 +39,7 @@ async function start(pressed) {
 const isTyped = ({target, ctrlKey, metaKey, altKey}) =>
   ctrlKey || metaKey || altKey || target.isContentEditable || target.matches?.(FIELDS);
 
-/** Called when the main timeline is ready. The tour starts with its button or `?tour`, the plan with P or `?present`. */
+/** Called with the main timeline. The tour starts with its button or `?tour`, the plan with P or `?present`. */
 export function connect(mounted) {
   const isFirst = !stage;
   stage = mounted;

@@ -61,6 +61,7 @@ def test_the_residual(page):
 
 def test_bars_are_drawn_with_forced_colors(chromium):
     page = blank(chromium, forced_colors="active")
+    page.evaluate("document.body.style.background = 'Canvas'; null")
     for name, bar in (("overlap", ".la-f-common"), ("weights", ".la-f-time")):
         mounted(page, name)
         color = "n => getComputedStyle(n).backgroundColor"

@@ -59,16 +59,6 @@ def test_the_residual(page):
     assert page.evaluate("modules.overlap.withShare([1, 0, 0], 0, 0.4)") == pytest.approx([0.4, 0.3, 0.3])
 
 
-def test_bars_are_drawn_with_forced_colors(chromium):
-    page = blank(chromium, forced_colors="active")
-    page.evaluate("document.body.style.background = 'Canvas'; null")
-    for name, bar in (("overlap", ".la-f-common"), ("weights", ".la-f-time")):
-        mounted(page, name)
-        color = "n => getComputedStyle(n).backgroundColor"
-        assert page.locator(bar).first.evaluate(color) != page.locator("body").evaluate(color), name
-    page.close()
-
-
 def test_dice_settle_on_p(page):
     host = mounted(page, "overlap")
     for _ in range(30):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from io import BytesIO
 from itertools import cycle
 
 import pytest
 from conftest import ROOT
+from PIL import Image
 from playwright.sync_api import Locator, expect
 from test_page import SHORT, race
 from test_page_access import violations
@@ -191,6 +193,17 @@ def test_every_lesson_fits_a_phone(visit):
             assert violations(page) == [], name
             seen |= new
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_forced_colors_replace_the_palette_and_keep_the_bars(visit, scheme):
+    page = learn(visit, forced_colors="active", color_scheme=scheme)
+    color = "n => getComputedStyle(n).getPropertyValue('--la-own')"
+    for node in ("body", ".la-header", "#la-lesson .la-game"):
+        assert page.locator(node).first.evaluate(color) == "LinkText", node
+    bar = page.locator(".la-f-time").first
+    pixels = Image.open(BytesIO(bar.locator("..").screenshot())).convert("L")
+    assert abs(pixels.getpixel((4, 4)) - pixels.getpixel((pixels.width - 4, 4))) > 60, "the bar differs from its rail"
 
 
 def test_a_lesson_has_an_address_and_keeps_the_race(visit):

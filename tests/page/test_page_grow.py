@@ -29,7 +29,7 @@ def test_a_drafter_is_grown_kept_and_downloaded(visit, tmp_path):
     headline, lanes = page.locator(".la-worth"), page.locator("#la-grown")
     # The value before training is replaced after ten seconds, maybe before a busy machine shows it.
     begun = re.compile(r"1\.\d\d tokens per pass, (before training|after [\d.]+ s)")
-    expect(headline).to_contain_text(begun, timeout=180_000)  # the training process has a low priority
+    expect(headline).to_contain_text(begun, timeout=180_000)  # the target writes stories first
     expect(lanes).to_contain_text("Finished.")
     expect(page.locator(".la-section:visible .js-plotly-plot .legendtext")).to_have_text(["loss", "tokens per pass"])
     expect(page.get_by_text("of training.")).to_contain_text("tokens written by the target")

@@ -8,23 +8,33 @@ let loading = null;
 let stage = null; // of the page's main timeline
 let parts = null; // the tour and the teacher's plan, when they are connected
 
+const failure = make("p.la-load-failure", {role: "alert"});
+
 const added = (tag, attributes) =>
   new Promise((resolve, reject) => {
     const node = make(tag, attributes);
     node.addEventListener("load", resolve);
-    node.addEventListener("error", () => reject(new Error("The server does not answer. Reload the page.")));
+    node.addEventListener("error", reject);
     document.head.append(node);
   });
+
+/** Show an error below the header. The promise stays pending; the next call of `teaching` tries again. */
+function failed() {
+  loading = null;
+  failure.textContent = "The server does not answer. Reload the page.";
+  document.querySelector(".la-header").after(failure);
+  return new Promise(() => {});
+}
 
 /** Returns a promise of the modules of teaching.js. Addresses are relative to the page's base, which root.js sets. */
 export function teaching() {
   loading ||= Promise.all([
     added("link", {rel: "stylesheet", href: "teaching.css"}),
     added("script", {src: "teaching.js"}),
-  ]).then(() => window.lookaheadTeaching);
-  loading.catch(() => {
-    loading = null; // the next call tries again
-  });
+  ]).then(() => {
+    failure.remove();
+    return window.lookaheadTeaching;
+  }, failed);
   return loading;
 }
 

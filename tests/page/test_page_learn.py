@@ -263,6 +263,21 @@ def test_an_unknown_lesson_is_named(visit):
     arrived(page, FIRST)
 
 
+def test_a_lesson_whose_scripts_do_not_arrive_shows_an_error_until_they_do(visit):
+    page = visit(SHORT)
+    page.route("**/teaching.js", lambda route: route.abort())
+    page.get_by_role("tab", name="Learn", exact=True).click()
+    error = page.get_by_role("alert").filter(has_text="The server does not answer. Reload the page.")
+    error.wait_for()
+    assert error.count() == 1 and not page.locator(".la-game *").count()
+    page.unroute("**/teaching.js")
+    page.locator("#la-lesson-03-rejection").click()
+    page.locator(".la-game-guess").wait_for()
+    expect(error).to_have_count(0)
+    assert {*page.faults} == {"Failed to load resource: net::ERR_FAILED"}
+    page.faults.clear()
+
+
 def test_leaving_a_lesson_stops_its_race(visit):
     page = learn(visit)
     box = page.locator(".la-widgetbox.la-race").first

@@ -83,11 +83,13 @@ def test_the_lab_decides_for_servers(visit):
     section = page.locator(".la-section:visible")
     section.get_by_label("on", exact=True).click()
     page.get_by_role("option", name="fast vs plain").click()
-    section.get_by_label("measure for").click()
-    page.get_by_role("option", name="15 seconds").click()
-    section.get_by_role("button", name="Find out").click()
-    expect(section.locator(".la-status-line").first).to_contain_text("Done.", timeout=120_000)
-    assert section.locator(".la-answer").first.inner_text().startswith(("On: ", "Off: "))
-    # In 15 seconds, a slow machine measures one text at a time only.
-    levels = section.locator(".js-plotly-plot .scatterlayer .point").count()
-    assert ("Several texts at once: " in section.inner_text()) == (levels > 1)
+    for budget in ("15 seconds", "two minutes"):  # in 15 seconds, a slow machine measures one text at a time only
+        section.get_by_label("measure for").click()
+        page.get_by_role("option", name=budget).click()
+        section.get_by_role("button", name="Find out").click()
+        expect(section.locator(".la-status-line").first).to_contain_text("Done.", timeout=240_000)
+        assert section.locator(".la-answer").first.inner_text().startswith(("On: ", "Off: "))
+        if "Several texts at once: " in section.inner_text():
+            break
+    assert "Several texts at once: " in section.inner_text()
+    assert section.locator(".js-plotly-plot .scatterlayer .point").count() >= 2

@@ -49,14 +49,14 @@ def trained(family, steps):
 
 def test_training_reports_its_progress(family, fast):
     before = torch.get_num_threads()
-    grows, _, history = trained(family, 40)
+    grows, _, history = trained(family, 60)  # on a slow machine, 40 steps have too few tokens
     for earlier, later in pairwise(history):
         assert later.seconds > earlier.seconds
         assert (later.tokens, later.steps, later.checks) >= (earlier.tokens, earlier.steps, earlier.checks)
     assert max(later.seconds - earlier.seconds for earlier, later in pairwise(history)) < 2
     first = next(progress for progress in history if progress.steps)
     assert history[0].accepted is None and first.accepted == pytest.approx(1.0, abs=0.1), "the head is not yet trained"
-    assert history[-1].loss < first.loss - 0.5  # a slow machine trains on fewer tokens
+    assert history[-1].loss < first.loss - 1
     assert history[-1].checks > 1 and history[-1].accepted >= 1
     assert len(grows._texts) == 2, "older texts are dropped"
     assert torch.get_num_threads() == before

@@ -52,7 +52,7 @@ def _status(correct: Histogram, with_bug: Histogram | None, bug: str) -> str:
             text += " It converges to p." if now.p_value > SURE else " It does not converge to p."
     if with_bug:
         if correct.p_value is not None:
-            text += f" The correct rule: chi-square {decimal(correct.chi_square)}, {_odds(correct)} of all cases."
+            text += f" With the correct rule, chi-square is {decimal(correct.chi_square)}: {_odds(correct)} of all cases deviate at least this far."
         text += f" {BUGS[bug].description}"
     return status_line(text, now.throws / now.total)
 

@@ -35,11 +35,14 @@ NAIVE = Option(
 
 @pytest.fixture(scope="module")
 def report(models):
-    """The report after 5 seconds of measuring; the measurement yields often."""
-    updates = list(decision.decide(models, PROMPTS, 5, methods=["draft", "suffix"], max_new_tokens=24))
-    done = [update for update in updates if update]
-    assert updates.count(None) > 8 and done[-1].done == done[-1].total == 5
-    assert all(update.result.sentence for update in done), "there is a sentence after the first prompt"
+    """The report after 5 seconds of measuring, or after 20 if those were too noisy; the measurement yields often."""
+    for seconds in (5, 20):
+        updates = list(decision.decide(models, PROMPTS, seconds, methods=["draft", "suffix"], max_new_tokens=24))
+        done = [update for update in updates if update]
+        assert updates.count(None) > 8 and done[-1].done == done[-1].total == seconds
+        assert all(update.result.sentence for update in done), "there is a sentence after the first prompt"
+        if done[-1].result.on:
+            break
     return done[-1].result
 
 

@@ -104,7 +104,8 @@ def test_the_decision_to_draft(visit):
     assert "prompt=Once+upon+a+time" in link and f"methods={decision['method']}" in link
 
 
-def test_a_stopped_sweep_keeps_its_rows_and_frees_the_engine(visit):
+def long_sweep(visit):
+    """Return a page with a sweep of output lengths, its longest, and the cells of its first and last row."""
     page = lab(visit, "Draft length")
     page.get_by_label("sweep", exact=True).locator("visible=true").click()
     page.get_by_role("option", name="output length").click()
@@ -112,6 +113,11 @@ def test_a_stopped_sweep_keeps_its_rows_and_frees_the_engine(visit):
     page.get_by_role("button", name="Sweep", exact=True).click()
     first, last = (page.get_by_role("cell", name=f"{n} tokens", exact=True) for n in (8, 256))
     first.wait_for()
+    return page, first, last
+
+
+def test_a_stopped_sweep_keeps_its_rows_and_frees_the_engine(visit):
+    page, first, last = long_sweep(visit)
     page.get_by_role("button", name="Stop").locator("visible=true").click()
     page.wait_for_timeout(1500)
     assert first.is_visible()
@@ -121,10 +127,7 @@ def test_a_stopped_sweep_keeps_its_rows_and_frees_the_engine(visit):
 
 
 def test_a_race_after_the_visitors_own_sweep_waits_with_a_message(visit):
-    page = lab(visit, "Draft length")
-    page.get_by_label("number input for repetitions").locator("visible=true").fill("5")
-    page.get_by_role("button", name="Sweep", exact=True).click()
-    page.get_by_role("cell", name="k = 1", exact=True).wait_for()
+    page, *_ = long_sweep(visit)
     page.get_by_role("tab", name="Race", exact=True).click()
     press_race(page)
     page.locator(".la-statustext", has_text="Waiting: this starts after your own run").wait_for()

@@ -104,6 +104,13 @@ def test_a_hostile_file_is_refused_quickly_and_leaves_no_memory(name):
     assert word in json.loads(response)["error"] and len(response) < 500
 
 
+def timed(function):
+    """Return the seconds of this thread and the result."""
+    started_at = time.thread_time()
+    result = function()
+    return time.thread_time() - started_at, result
+
+
 @pytest.mark.timed
 def test_the_largest_allowed_file_opens_in_time():
     data = json.loads(Trace.from_json((ROOT / "assets" / "traces" / "story.json").read_bytes()).to_json())
@@ -112,9 +119,13 @@ def test_the_largest_allowed_file_opens_in_time():
     data["lanes"] *= 2
     text = json.dumps(data)
     assert text.count(":") > parsing.MAX_NAMES // 3
-    started_at = time.thread_time()
-    assert "error" not in json.loads(open_(text))
-    assert time.thread_time() - started_at < 3
+    seconds, reference = [], []
+    for _ in range(3):  # noise only adds time
+        reference.append(timed(lambda: sum(i * i for i in range(1_000_000)))[0])
+        took, response = timed(lambda: open_(text))
+        seconds.append(took)
+        assert "error" not in json.loads(response)
+    assert min(seconds) < 75 * min(reference), "half of this on a quiet machine, 1.5 s"
 
 
 def test_real_recordings_are_far_below_the_limits():

@@ -311,6 +311,12 @@ def emitted(steps):
     return [token for step in steps for token in step.emitted]
 
 
+HYBRID = {
+    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16,
+    "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32,
+}  # fmt: skip
+
+
 def tiny(kind: str, folder: Path, *, seed: int = 0, layers: int = 2, **changes) -> str:
     """Save a tiny random model of an architecture with the bundled tokenizer; return its folder."""
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
@@ -322,6 +328,8 @@ def tiny(kind: str, folder: Path, *, seed: int = 0, layers: int = 2, **changes) 
     }  # fmt: skip
     if kind.startswith("mistral"):
         sizes["sliding_window"] = 16 if kind == "mistral-sliding" else None
+    if kind == "qwen3_next":
+        sizes |= HYBRID | {"layer_types": ["full_attention", *["linear_attention"] * (layers - 1)]}
     torch.manual_seed(seed)
     config = AutoConfig.for_model(kind.removesuffix("-sliding"), **{**sizes, **changes})
     model = AutoModelForCausalLM.from_config(config)

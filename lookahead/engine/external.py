@@ -33,6 +33,7 @@ class ExternalGenerator:
     needs_draft: ClassVar[bool] = False
     draft_model: ClassVar[str | None] = None
     technique: ClassVar[str | None] = None
+    rolls_back: ClassVar[bool] = True  # whether transformers cuts rejected tokens from the target's cache
     bench_settings: ClassVar[tuple[str, ...]] = ()  # for the bench, as `NAME=VALUE,...`
 
     @dataclass(frozen=True, slots=True)
@@ -113,6 +114,7 @@ class Plain(ExternalGenerator):
     name = "hf-generate"
     summary = "transformers' own generate, without drafting"
     technique = NO_DRAFT
+    rolls_back = False
     bench_settings = ("attention=sdpa",)
 
 

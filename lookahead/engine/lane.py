@@ -16,7 +16,7 @@ from .decode import decode as loop
 from .draft_length import AdaptiveLength
 from .external import ExternalGenerator
 from .fixed_length import FixedLength
-from .methods import DRAFT, drafter_for, method_class, options_of
+from .methods import DRAFT, drafter_for, method_class, options_of, runs_with
 from .stop_conditions import StopConditions
 from .text import StopStrings, check_ids, encode_prompt
 
@@ -55,14 +55,19 @@ class Lane:
         if settings.max_new_tokens > context_length:
             hint = f"the model's context holds {count(context_length)} tokens; with this prompt choose at most {count(context_length - len(self.prompt))}."
             raise SettingsError("max_new_tokens", settings.max_new_tokens, hint)
-        if not self.reports_drafts and self.draft:
+        if not self.reports_drafts:
             self._check_external(context_length)
         check_ids(getattr(self._method_options, "earlier", ()), vocab)
         stopped = StopStrings(models.tokenizer, settings.stop, self.prompt) if settings.stop else None
         self._stop = StopConditions(models.eos, settings.max_new_tokens, context_length, stopped)
 
     def _check_external(self, context_length: int) -> None:
-        """Raise `LookaheadError` if transformers would fail with this draft model."""
+        """Raise `LookaheadError` if transformers would fail with these models."""
+        if not runs_with(self._cls, self.models):
+            hint = "transformers cannot roll back recurrent layers; choose draft or ngram, which can."
+            raise MethodError("method", self.method, hint)
+        if not self.draft:
+            return
         draft, most = self.draft, self.draft.context_length - len(self.prompt)
         if draft.passes.shape.vocab != self.models.target.passes.shape.vocab:
             hint = "transformers requires the same vocabulary size for both models; choose draft, which does not."

@@ -62,8 +62,13 @@ def methods_with(drafters: Collection[str]) -> tuple[str, ...]:
 
 
 def methods_for(models: Models) -> tuple[str, ...]:
-    """Return the methods whose draft model or trained head is loaded."""
-    return methods_with({*models.drafts, *models.heads})
+    """Return the methods that run with a family: their draft model or trained head is loaded."""
+    return tuple(m for m in methods_with({*models.drafts, *models.heads}) if runs_with(method_class(m), models))
+
+
+def runs_with(cls: type[Drafter] | type[ExternalGenerator], models: Models) -> bool:
+    """Return whether the target can be rolled back by the method. transformers does not roll back recurrent layers."""
+    return not (issubclass(cls, ExternalGenerator) and cls.rolls_back and models.target.is_recurrent)
 
 
 def option_names(method: str) -> list[str]:

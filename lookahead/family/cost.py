@@ -45,9 +45,10 @@ SETTLED_S = 0.007  # time of one-row passes until a processor has its usual spee
 def drift(lm: CachedLM, curve: CostCurve) -> float | None:
     """Return the current time of passes relative to a curve, None if the curve changed its shape. Leaves `lm` empty."""
     rows = curve.rows[min(4, len(curve.rows) - 1)]
+    several = _with_replay(lm, rows)
     lm.reset()
-    lm.extend([1] * min(CONTEXT, lm.context_length - rows))
-    passes = [partial(lm.forward, [1] * n) for n in (1, rows)]
+    lm.extend([1] * min(CONTEXT, lm.context_length - several))
+    passes = [partial(lm.forward, [1] * n) for n in (1, several)]
     _, one_s, several_s = interleaved([partial(settle, lm), *passes], REPEATS)
     lm.reset()
     single, multiple = one_s / curve.pass_s(1), several_s / curve.pass_s(rows)
@@ -112,7 +113,14 @@ def measure(lm: CachedLM) -> CostCurve:
     lm.reset()
     if lm.passes.batch_invariant:
         seconds = undisturbed(seconds)
-    return replace(CostCurve((*small, *large), seconds), branching_s=max(0.0, branched_s - chain_s))
+    curve = CostCurve((*small, *large), seconds)
+    seconds = tuple(curve.pass_s(_with_replay(lm, rows)) for rows in curve.rows)
+    return CostCurve(curve.rows, seconds, branching_s=max(0.0, branched_s - chain_s))
+
+
+def _with_replay(lm: CachedLM, rows: int) -> int:
+    """Return the number of rows of a pass with the tokens that it reads again: half of the drafted ones, on average."""
+    return rows + (rows - 1) // 2 if lm.passes.rollback.recurrent else rows
 
 
 def undisturbed(seconds: Sequence[float]) -> tuple[float, ...]:

@@ -4,6 +4,8 @@
 Visitors of a server give hub names, within the host's limits. The operator (`limits` None) may also give folders.
 """
 
+from __future__ import annotations
+
 import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PureWindowsPath
 from time import monotonic
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from huggingface_hub import HfApi, get_hf_file_metadata, hf_hub_url
@@ -21,9 +23,10 @@ from huggingface_hub.errors import HFValidationError
 from .. import kernels
 from ..core import memory
 from ..core.events import Cancelled, ModelError
-from ..core.numbers import count, size
+from ..core.numbers import count, counted, size
 from ..core.wording import short_error
 from ..model import llama_config, small_files
+from ..model.forward import Rollback
 from ..model.heads import files as head_files
 from ..model.shape import Shape
 from ..model.small_files import CONFIG, INDEX, WEIGHTS
@@ -33,6 +36,9 @@ from .download import File, cached, to_model_error
 from .sources import Progress
 from .spec import is_folder, members
 from .suggested import SUGGESTED
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 LONGEST = 96  # characters of a hub name
@@ -81,6 +87,7 @@ class InspectedModel:
     parameters: int = 0
     head: dict[str, Any] | None = None  # the configuration of a trained head, None for a language model
     shape: Shape | None = None  # of a language model that can be used
+    rollback: Rollback | None = None  # how its cache is rolled back
     faults: list[Check] = field(default_factory=list)
 
     @property
@@ -344,6 +351,7 @@ def _read_config(inspected: InspectedModel) -> None:
         raise ModelError("model", inspected.name, "its weights are quantized; choose one without quantization.")
     if (plain := llama_config.plain(inspected.folder)) and plain["num_hidden_layers"] <= MAX_PARTS:
         inspected.parameters, inspected.shape = llama_config.parameters(plain), Shape.from_fields(plain.get)
+        inspected.rollback = Rollback(inspected.shape.layers)
         return
     from ..model import loading
 
@@ -353,7 +361,15 @@ def _read_config(inspected: InspectedModel) -> None:
         raise ModelError("model", inspected.name, f"it claims {count(most)} layers or experts; choose a valid model.")
     model = loading.meta_model(inspected.folder)
     inspected.parameters, inspected.shape = model.num_parameters(), Shape.from_config(config)
-    inspected.attempt("cache", lambda _: loading.supported_attention(model))
+    inspected.attempt("cache", _check_passes, model)
+
+
+def _check_passes(inspected: InspectedModel, model: PreTrainedModel) -> None:
+    """Set how the cache of a model without weights is rolled back. Raises `ModelError` if its passes are not supported."""
+    from ..model import loading
+
+    loading.supported_attention(model)
+    inspected.rollback = loading.rollback_of(model)
 
 
 def _checks(plan: Plan, limits: Allowed | None, spare_bytes: int) -> list[Check]:
@@ -362,12 +378,12 @@ def _checks(plan: Plan, limits: Allowed | None, spare_bytes: int) -> list[Check]
     for model in inspected:
         if model.folder and CONFIG in model.sizes:
             model.attempt("code", _read_config)
-    checks, reached = [], True
+    checks, reached, rollback = [], True, inspected[0].rollback
     for topic, message in (
         ("hub", "Found, and accessible to this server." if plan.files else "Found."),
         ("weights", "In safetensors."),
         ("code", "No code other than transformers is needed."),
-        ("cache", "Every layer can be rolled back when a draft is rejected."),
+        ("cache", rollback.sentence if rollback else "Every layer can be rolled back when a draft is rejected."),
     ):
         faults = [fault for model in inspected for fault in model.faults if fault.topic == topic]
         checks += faults or ([Check(topic, message)] if reached else [])
@@ -412,16 +428,18 @@ def _vocabulary(inspected: list[InspectedModel]) -> list[Check]:
     """Check whether the drafts and the target have the same token for each id."""
     if not inspected or not all(model.has_folder for model in inspected):
         return []
-    tokenizers, checks = [], []
+    tokenizers, checks, unshared = [], [], frozenset[int]()
     for model in inspected:
         try:
             tokenizers.append(models.load_tokenizer(model.folder))
-            models.same_vocabulary(tokenizers[0], tokenizers[-1], inspected[0].name, model.name)
+            unshared |= models.unshared_ids(tokenizers[0], tokenizers[-1], inspected[0].name, model.name)
         except ModelError as error:
             if error.field != "draft":  # the tokenizer cannot be read
                 return [Check("vocabulary", "", ModelError("model", model.name, error.hint))]
             checks.append(Check("vocabulary", "", error))
     same = ", the same in all models" if len(inspected) > 1 else ""
+    if unshared:
+        same += f", but {counted(len(unshared), 'added token')}, which no draft proposes"
     return checks or [Check("vocabulary", f"{count(len(tokenizers[0].get_vocab()))} tokens{same}.")]
 
 

@@ -175,6 +175,7 @@ class _Files:
     names: dict[str, str] = field(default_factory=dict)
     folders: dict[str, str] = field(default_factory=dict)
     heads: dict[str, str] = field(default_factory=dict)
+    unshared: dict[str, frozenset[int]] = field(default_factory=dict)  # ids that drafts must not propose
 
 
 def _resolve(spec: str, locations: Mapping[str, str], folder_of: Mapping[str, Path]) -> _Files:
@@ -229,7 +230,7 @@ def _calibrate(
     gc.collect()  # otherwise Python would collect during a race
     lengths = cost.LENGTHS[1:2] if stored else cost.LENGTHS  # with known costs a few passes suffice
     cost.warm(layer_skip.shallow(target), MAX_ROWS, lengths)
-    drafts = {role: _drafter(passes[role], target) for role in passes if role != "target"}
+    drafts = {role: _drafter(passes[role], target, family.unshared[role]) for role in passes if role != "target"}
     heads = {role: files.read(folder, target.passes, family.names[role]) for role, folder in family.heads.items()}
     # A spread target has no layer skip, because its first layers and its head are on different GPUs.
     if len(target.passes.devices) == 1:
@@ -246,10 +247,10 @@ def _calibrate(
     return Models(family.spec, family.names, tokenizer, target, drafts, measured, eos, heads, key, family.shipped)
 
 
-def _drafter(passes: Forward, target: CachedLM) -> CachedLM:
+def _drafter(passes: Forward, target: CachedLM, unshared: frozenset[int]) -> CachedLM:
     """Return a draft model that proposes ids that both models have. A draft model as large as the target keeps full precision."""
     vocab, exact = min(target.vocab, passes.shape.vocab), passes.size >= target.passes.size
-    return CachedLM(passes, vocab, exact, reads_all=True)
+    return CachedLM(passes, vocab, exact, reads_all=True, unshared=unshared)
 
 
 def measured_again(models: Models) -> Models:
@@ -268,7 +269,7 @@ def _shared_tokenizer(family: _Files) -> PreTrainedTokenizerBase:
                 tokenizers[role] = load_tokenizer(folder)
             except ModelError as error:
                 raise ModelError("model", name, error.hint) from error
-        same_vocabulary(tokenizers["target"], tokenizers[role], family.names["target"], name)
+        family.unshared[role] = unshared_ids(tokenizers["target"], tokenizers[role], family.names["target"], name)
     return tokenizers["target"]
 
 
@@ -346,17 +347,26 @@ def _load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) -
     return capture.capture_if_faster(loading.load(folder, dtype, device, spread))
 
 
-def same_vocabulary(
+def unshared_ids(
     target: PreTrainedTokenizerBase, draft: PreTrainedTokenizerBase, target_name: str, draft_name: str
-) -> None:
-    """Raise `ModelError` unless both have the same token for every id."""
+) -> frozenset[int]:
+    """Return the ids of added tokens that only one of the models has, such as those of a chat template.
+
+    Raises `ModelError` unless both have the same ordinary token for every id.
+    """
     target_ids, draft_ids = target.get_vocab(), draft.get_vocab()
     if target_ids == draft_ids:
-        return
-    differing = sorted({token for token, _ in target_ids.items() ^ draft_ids.items()})
-    example = f"{differing[0]!r} is {target_ids.get(differing[0], 'absent')} in the target and {draft_ids.get(differing[0], 'absent')} in the draft"
-    differs = f"its vocabulary differs from {target_name}'s in {count(len(differing))} tokens ({example})"
-    raise ModelError("draft", draft_name, f"{differs}; choose a draft that was trained with the target's tokenizer.")
+        return frozenset()
+    differing = target_ids.items() ^ draft_ids.items()
+    added = target.get_added_vocab().keys() | draft.get_added_vocab().keys()
+    if ordinary := sorted({token for token, _ in differing} - added):
+        first = ordinary[0]
+        example = f"{first!r} is {target_ids.get(first, 'absent')} in the target and {draft_ids.get(first, 'absent')} in the draft"
+        differs = f"its vocabulary differs from {target_name}'s in {count(len(ordinary))} tokens ({example})"
+        raise ModelError(
+            "draft", draft_name, f"{differs}; choose a draft that was trained with the target's tokenizer."
+        )
+    return frozenset(number for _, number in differing)
 
 
 def _eos(folder: str, target: CachedLM, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:

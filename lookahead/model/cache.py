@@ -7,6 +7,7 @@ the cache of compiled passes. For a trained head, the cache also stores hidden s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 import torch
@@ -127,10 +128,24 @@ class KeyValueCache:
         if len(self.taps):
             self.states(0, length)[:] = other.states(0, length)
 
-    def rewind(self, length: int) -> None:
-        """Roll every layer back to `length` tokens, also after an interrupted pass."""
-        if max(self.lengths) > length:
+    def rewind(self, length: int) -> int:
+        """Roll every layer back to at most `length` tokens, also after an interrupted pass; return the number of tokens left.
+
+        Only a cache with recurrent states may return less than `length`: the next pass has to read the tokens in between again.
+        """
+        if max(self.lengths, default=0) > length:
             self.lengths = [min(columns, length) for columns in self.lengths]
+        return length
+
+    def snapshot(self, parents: Sequence[int], base: int, length: int) -> None:
+        """Prepare a pass over these rows after `base` tokens: `rewind` must be able to return to `length` tokens after it.
+
+        Keys and values can return to any length.
+        """
+
+    def computing(self, rows: int) -> AbstractContextManager[None]:
+        """Return the context of a pass over this many rows."""
+        return nullcontext()
 
     def length(self) -> int:
         """Return the number of cached tokens, which is the same in every layer."""

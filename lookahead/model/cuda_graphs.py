@@ -90,7 +90,7 @@ class _Buffers:
 
     def __init__(self, passes: Modules, capacity: int):
         self.capacity, self._dtype, self._device = capacity, passes.dtype, passes.device
-        self.layers = [_Layer(self) for _ in range(passes.layers)]
+        self.layers = [_Layer(self) for _ in range(passes.rollback.keys)]
         self.dynamic = DynamicCache(config=passes.model.config)
         self.dynamic.layers = self.layers
         self.graphs: dict[int, tuple[_Inputs, Run]] = {}
@@ -173,7 +173,7 @@ class CudaGraphs(Modules):
         return buffers
 
     def new_cache(self) -> KeyValueCache:
-        return _Cache(self, self.layers)
+        return _Cache(self, self.rollback.keys)
 
     def prepare_rows(self, parents: Sequence[int], base: int, first: int, cache: KeyValueCache) -> Visible:
         cache.ensure_capacity(base + max(len(parents), first + ROWS[-1]))

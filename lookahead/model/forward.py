@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from ..core.lm import DraftRequest, DraftTree
+from ..core.numbers import counted
 from ..core.tree import ancestor_mask, is_chain
 from .cache import KeyValueCache
 from .shape import Shape
@@ -27,6 +28,37 @@ class Part(NamedTuple):
     positions: torch.Tensor | slice
     cache: KeyValueCache
     rows: Any
+
+
+class Rollback(NamedTuple):
+    """How rejected rows leave a model's cache: its layers with keys, those of them with a sliding window, and recurrent layers.
+
+    `row_by_row` is set if recurrent layers compute the rows of a pass one after the other.
+    """
+
+    keys: int
+    windows: int = 0
+    recurrent: int = 0
+    row_by_row: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """The rollback in words; the Models tab shows it."""
+        parts = []
+        if self.keys:
+            parts.append("The keys and values of rejected tokens are cut from the cache.")
+        if self.windows:
+            parts.append(
+                f"{counted(self.windows, 'layer')} of {self.keys} attend to a window of the newest tokens; older keys are masked."
+            )
+        if self.recurrent:
+            parts.append(
+                f"The states of {counted(self.recurrent, 'recurrent layer')} cannot be cut: after a rejection, a snapshot is restored, "
+                "and the next pass reads the accepted tokens again."
+            )
+        if self.row_by_row:
+            parts.append("These layers compute the rows of a pass one by one, so drafts save little time.")
+        return " ".join(parts)
 
 
 # Each function returns the passes of a transformers model, or None if it does not support the model. `kernels` appends one.
@@ -56,6 +88,11 @@ class Forward(ABC):
     @abstractmethod
     def tables(self) -> tuple[torch.Tensor, torch.Tensor]:
         """The embedding and the output head, each [vocab, hidden]; often the same tensor."""
+
+    @property
+    def rollback(self) -> Rollback:
+        """How the cache is rolled back; by default, every layer has keys and values only."""
+        return Rollback(self.shape.layers)
 
     @property
     def device(self) -> torch.device:

@@ -9,7 +9,7 @@ weights. An interrupted pass does not change the cache: the next call rewinds to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ class CachedLM:
     """A model with a cache. `tokens` are the cached tokens; `vocab` is the width of the logits without padding.
 
     With `exact=False`, as for drafters, weights may be rounded if that is faster. With `reads_all`, ids without an embedding are
-    replaced by the last id; otherwise they raise `IndexError`.
+    replaced by the last id; otherwise they raise `IndexError`. Ids in `unshared` are never proposed.
     """
 
     longest = 1 << 20  # most tokens of a drafted chain
@@ -38,7 +38,8 @@ class CachedLM:
     confidence: float | None = None  # predicted acceptance of the last token, if it is not the token's probability
 
     def __init__(
-        self, model: Forward | PreTrainedModel, vocab: int | None = None, exact: bool = True, reads_all: bool = False
+        self, model: Forward | PreTrainedModel, vocab: int | None = None, exact: bool = True, reads_all: bool = False,
+        unshared: Collection[int] = (),
     ):  # fmt: skip
         if not isinstance(model, Forward):
             from .modules import forward_for  # slow to import, but a caller with a transformers model has imported it
@@ -46,6 +47,9 @@ class CachedLM:
             model = forward_for(model)
         self.passes = model if exact else model.for_drafting()
         self.vocab, self.reads_all = vocab or self.passes.shape.vocab, reads_all
+        while self.vocab - 1 in unshared:
+            self.vocab -= 1
+        self.unshared = [token for token in unshared if token < self.vocab]
         self.context_length = self.passes.shape.context_length
         self.device = self.passes.device
         self.taps: Sequence[int] = ()  # layers whose hidden states are stored from the next `reset` on
@@ -58,18 +62,25 @@ class CachedLM:
         return self.passes.model
 
     @property
+    def is_recurrent(self) -> bool:
+        """Whether the model has recurrent layers."""
+        return self.passes.rollback.recurrent > 0
+
+    @property
     def eight_bits(self) -> bool:
         """Whether passes of few rows read int8 weights."""
         return self.passes.int8
 
     def fresh(self) -> CachedLM:
         """Return the same model with an empty cache."""
-        return CachedLM(self.passes, self.vocab, reads_all=self.reads_all)
+        return CachedLM(self.passes, self.vocab, reads_all=self.reads_all, unshared=self.unshared)
 
     def reset(self) -> None:
         """Empty the cache."""
         self.tokens: list[int] = []
         self._rows: list[int] = []  # tokens of the pass that is pending until `keep`
+        self._replayed = 0  # tokens that the next pass reads again, because a recurrent state was restored
+        self._text: int | None = None  # of a drafter: the length of the text that drafts continue; see `sync`
         self.cache = self.passes.new_cache()
         if self.taps:
             self.cache.tap(self.taps, self.passes.shape.hidden, self.passes.dtype, self.device)
@@ -90,23 +101,35 @@ class CachedLM:
         """
         parents = range(-1, len(tokens) - 1) if parents is None else parents
         start = perf_counter()
-        part = self._part(tokens, parents, first)
+        stays = 0 if only == ALL_ROWS else len(tokens)  # rows whose logits are not returned are not verified
+        part, again = self._part(tokens, parents, first, stays)
+        if again:
+            only = slice((only.start or 0) + again, (only.stop or len(tokens) - first) + again)
         out = self.passes(torch.tensor(part.tokens, device=self.device), *part[1:], only)
         self.synchronize()
         self.seconds += perf_counter() - start
         return self._cut(out)
 
-    def _part(self, tokens: Sequence[int], parents: Sequence[int], first: int = 0) -> Part:
-        """Prepare rows for a pass and make them the pending rows."""
-        base = len(self.tokens)
-        self._rewind(base + first)
-        self._rows = list(tokens)
+    def _part(self, tokens: Sequence[int], parents: Sequence[int], first: int = 0, stays: int = 0) -> tuple[Part, int]:
+        """Prepare rows for a pass and make them the pending rows. The first `stays` rows will be kept.
+
+        Returns the part, and its number of additional rows in front, which are tokens or pending rows that are read again.
+        """
+        base, length = len(self.tokens), len(self.tokens) + first
+        start = self.cache.rewind(length)
+        rows, again = [*self.tokens[start:], *tokens] if start < length else tokens, length - start
+        if again:
+            shift = base - start
+            parents = [*range(-1, shift - 1), *(parent + shift for parent in parents)]
+            first = 0
+        self._rows, self._replayed, base = list(tokens), 0, min(base, start)
+        self.cache.snapshot(parents, base, len(self.tokens) + stays if self._text is None else self._text)
         if is_chain(parents):
-            positions = slice(base + first, base + len(tokens))
+            positions = slice(base + first, base + len(rows))
         else:
             positions = torch.tensor(depths(parents)[first:], device=self.device) + (base - 1)
-        rows = self.passes.prepare_rows(parents, base, first, self.cache)
-        return Part(self._readable(self._rows[first:]), positions, self.cache, rows)
+        mask = self.passes.prepare_rows(parents, base, first, self.cache)
+        return Part(self._readable(rows[first:]), positions, self.cache, mask), again
 
     def _readable(self, tokens: Sequence[int]) -> Sequence[int]:
         """Replace ids without an embedding if `reads_all` is set."""
@@ -114,8 +137,11 @@ class CachedLM:
         return [min(token, last) for token in tokens] if self.reads_all and max(tokens) > last else tokens
 
     def _cut(self, logits: torch.Tensor) -> torch.Tensor:
-        """Cut the padding of the vocabulary from logits."""
-        return logits if self.vocab == self.passes.shape.vocab else logits[:, : self.vocab]
+        """Cut the padding of the vocabulary from logits, and exclude `unshared` tokens."""
+        logits = logits if self.vocab == self.passes.shape.vocab else logits[:, : self.vocab]
+        if not self.unshared:
+            return logits
+        return logits.index_fill(1, torch.tensor(self.unshared, device=logits.device), -torch.inf)
 
     def keep(self, path: Sequence[int]) -> None:
         """Commit the rows in `path` (root first) to the cache and roll back all other rows of the pass."""
@@ -146,10 +172,12 @@ class CachedLM:
         self.reset()
         if other.tokens:
             self.cache.copy_from(other.cache)
-        self.tokens = list(other.tokens)
+        self.tokens, self._replayed = list(other.tokens), other._replayed
 
     def draft_chain(self, tokens: Sequence[int], request: DraftRequest) -> tuple[list[int], list[float]] | None:
         """See `core.lm.LanguageModel`. All drafted tokens but the last are also appended."""
+        if self.unshared:  # compiled drafts do not exclude tokens
+            return None
         start = perf_counter()
         chain = self.passes.chain(self._readable(tokens), len(self.tokens), self.cache, request)
         if chain is not None:
@@ -160,6 +188,8 @@ class CachedLM:
 
     def draft_tree(self, tokens: Sequence[int], request: DraftRequest, branches: int, rows: int) -> DraftTree | None:
         """See `core.lm.LanguageModel`. The rows in the cache are pending, as after `forward`."""
+        if self.unshared:
+            return None
         start = perf_counter()
         tree = self.passes.tree(self._readable(tokens), len(self.tokens), self.cache, request, branches, rows)
         if tree is not None:
@@ -178,12 +208,13 @@ class CachedLM:
                 shared += 1
         del self.tokens[shared:]
         self._rewind(shared)
+        self._text = len(context)
         return list(context[shared:])
 
     def _rewind(self, length: int) -> None:
         """Roll the cache back to `length` tokens and drop pending rows."""
         self._rows = []
-        self.cache.rewind(length)
+        self._replayed = length - self.cache.rewind(length)
 
     def states(self, start: int) -> torch.Tensor:
         """Return hidden states after the layers `taps` of the cached tokens from `start` on, [tokens, taps * hidden]."""
@@ -191,8 +222,8 @@ class CachedLM:
         return self.cache.states(start, len(self.tokens))
 
     def cached(self) -> int:
-        """Return the number of tokens in the cache's buffers."""
-        return self.cache.length()
+        """Return the number of tokens in the cache, with those that the next pass reads again."""
+        return self.cache.length() + self._replayed
 
     @property
     def batches(self) -> bool:
@@ -289,7 +320,7 @@ class CachedLM:
             return [lm.forward(tokens, parents) for lm, (tokens, parents) in zip(lms, rows, strict=True)]
         start = perf_counter()
         logits = passes.forward_batch(
-            [lm._part(tokens, parents) for lm, (tokens, parents) in zip(lms, rows, strict=True)]
+            [lm._part(tokens, parents)[0] for lm, (tokens, parents) in zip(lms, rows, strict=True)]
         )
         row_s = (perf_counter() - start) / sum(len(tokens) for tokens, _ in rows)
         for lm, (tokens, _) in zip(lms, rows, strict=True):

@@ -21,15 +21,14 @@ from ..core.wording import short_error
 from . import small_files
 from .forward import Forward
 from .lm import CachedLM
-from .modules import ATTENTION, OTHER, Modules, forward_for, rollback_layers
+from .modules import ATTENTION, CACHES, OTHER, Modules, forward_for, rollback_of
 from .shape import Shape
 
-NEEDED = {"position_ids", "past_key_values", "logits_to_keep"}  # required arguments of a pass
 MIN_CONTEXT = 128  # tokens; the measurements at load need less
 DECODERS = ("gpt_neox",)  # decoders although their configuration has is_decoder false
 SHOWN = 3  # names of tensors in a message
 # Parts of torch's messages when a pass on shapes only needs the value of a tensor.
-NEEDS_VALUES = ("meta tensor", "aten::_local_scalar_dense", "aten::nonzero", "data-dependent", "Meta")
+NEEDS_VALUES = ("meta tensor", "aten::_local_scalar_dense", "nonzero", "data-dependent", "Meta")
 
 
 def load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) -> Forward:
@@ -40,7 +39,12 @@ def load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) ->
     """
     model = meta_model(folder)
     attention = supported_attention(model)
-    fused = model._supports_sdpa and not getattr(model.config, "attn_logit_softcapping", None)  # sdpa has no soft cap
+    # sdpa has no soft cap, and no window for the rows of a tree.
+    fused = (
+        model._supports_sdpa
+        and not getattr(model.config, "attn_logit_softcapping", None)
+        and not rollback_of(model).windows
+    )
     if device.type == "cuda" and attention == ATTENTION and fused:
         attention = "sdpa"  # torch's fused attention is the fastest on a GPU
     small_files.weight_files(folder)
@@ -121,14 +125,24 @@ def _built(config: PreTrainedConfig, attention: str) -> PreTrainedModel:
     return model.eval()
 
 
+def _eager(model: PreTrainedModel) -> PreTrainedModel:
+    """Return the same model with its own attention. Its configuration may be a text part that has no architecture."""
+    with init_empty_weights(include_buffers=True):
+        eager = type(model)._from_config(copy.deepcopy(model.config), attn_implementation="eager")
+    eager.tie_weights()
+    return eager.eval()
+
+
 def supported_attention(model: PreTrainedModel) -> str:
     """Return the name of the attention to compute a model with: `ATTENTION`, or "eager", the model's own.
 
     `model` has no weights (`empty`). Raises `ModelError` if it is not supported.
     """
     config, name = model.config, model.config.model_type
-    rollback_layers(model)
-    if NEEDED - inspect.signature(model.forward).parameters.keys() or config.is_encoder_decoder:
+    rollback = rollback_of(model)
+    accepted = inspect.signature(model.forward).parameters.keys()
+    needed = {"position_ids"} if rollback.keys else set()  # recurrent layers have no positions
+    if needed - accepted or not CACHES & accepted or config.is_encoder_decoder:
         raise ModelError("model", name, f"a pass of this architecture does not accept positions; {OTHER}")
     if getattr(config, "is_decoder", None) is False and not name.startswith(DECODERS):
         raise ModelError("model", name, f"its configuration describes an encoder (is_decoder is false); {OTHER}")
@@ -137,7 +151,10 @@ def supported_attention(model: PreTrainedModel) -> str:
         raise ModelError("model", name, hint)
     if config._attn_implementation == ATTENTION and _failure(model) is None:
         return ATTENTION
-    if error := _failure(_built(copy.deepcopy(config), "eager")):
+    if rollback.windows:
+        hint = f"its attention with a sliding window cannot follow the branches of a draft; {OTHER}"
+        raise ModelError("model", name, hint)
+    if error := _failure(_eager(model)):
         reasons = " ".join(str(error).split())[:160]
         hint = f"a pass over draft rows fails ({type(error).__name__}: {reasons}); {OTHER}"
         raise ModelError("model", name, hint) from error

@@ -9,26 +9,43 @@ The import takes seconds, mostly for transformers. Families of plain Llamas load
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import inspect
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from accelerate import init_empty_weights
-from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache, PreTrainedModel
-from transformers.cache_utils import DynamicLayer
+from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache, PreTrainedConfig, PreTrainedModel
+from transformers.cache_utils import (
+    DummyLayer,
+    DynamicLayer,
+    DynamicSlidingWindowLayer,
+    LinearAttentionAndFullAttentionLayer,
+    LinearAttentionAndSlidingWindowAttentionLayer,
+    LinearAttentionLayer,
+)  # fmt: skip
 from transformers.masking_utils import eager_mask
 
 from ..core.events import ModelError
+from ..core.tree import ancestor_mask, depths, is_chain
+from . import recurrent
 from .cache import CacheLayer, KeyValueCache
-from .forward import ALL_ROWS, IMPLEMENTATIONS, Forward
+from .forward import ALL_ROWS, IMPLEMENTATIONS, Forward, Rollback
 from .shape import Shape
 
 ATTENTION = "lookahead"
+ROUNDING = 0.05  # relative to the largest logit: a larger difference is not rounding
 OTHER = "choose a plain decoder, such as Llama or Qwen."
+CACHES = {"past_key_values", "cache_params"}  # names of a pass's argument for the cache
+# Layers of transformers' cache that can be rolled back here. Recurrent layers are `LinearAttention...`.
+ROLLED_BACK = {
+    DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer, LinearAttentionAndFullAttentionLayer,
+    LinearAttentionAndSlidingWindowAttentionLayer, DummyLayer,
+}  # fmt: skip
 # Arguments that models pass to attention and that do not change its result.
 INERT = {
     "position_ids", "cache_position", "use_cache", "output_attentions", "output_hidden_states", "return_dict",
-    "output_router_logits", "deterministic", "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k",
+    "output_router_logits", "logits_to_keep", "deterministic", "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k",
 }  # fmt: skip
 
 
@@ -39,17 +56,16 @@ def attend(
     """Return attention [batch, rows, heads, dim] and None, computed in plain torch with transformers' interface.
 
     `query` is [batch, heads, rows, dim], `key` and `value` are [batch, kv heads, keys, dim]; `attention_mask`
-    [batch, 1, rows, keys] is additive. Query heads that share a key head are one matrix product. `s_aux` are attention sinks: a
-    further score per head that takes weight and has no value. Raises `ModelError` for arguments that would change the result and
-    are not implemented.
+    [batch, 1, rows, keys] is additive, or has the distance of each key in tokens (`distances`). With a `sliding_window`, a row
+    attends to that many tokens, itself included. Query heads that share a key head are one matrix product. `s_aux` are attention
+    sinks: a further score per head that takes weight and has no value. Raises `ModelError` for arguments that would change the
+    result and are not implemented.
     """
     ignored = sorted(name for name, value in others.items() if value is not None and name not in INERT)
     if ignored:
         raise _unsupported(module, f"its attention takes {', '.join(ignored)}, which is not implemented here")
     if is_causal is False or getattr(module, "is_causal", True) is False:
         raise _unsupported(module, "its attention is not causal")
-    if sliding_window is not None and sliding_window < Shape.from_config(module.config).context_length:
-        raise _unsupported(module, f"its attention sees only the last {sliding_window} tokens")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     batch, heads, rows, dim = query.shape
     kv_heads, keys = key.shape[1:3]
@@ -58,8 +74,13 @@ def attend(
     if softcap is not None:
         scores = torch.tanh(scores / softcap) * softcap
     scores = scores.view(batch, heads, rows, keys)
-    if attention_mask is not None:
-        scores = scores.masked_fill(attention_mask < 0, torch.finfo(scores.dtype).min)
+    if attention_mask is not None and attention_mask.is_floating_point():
+        scores = scores + attention_mask  # some models add more than 0 or the lowest number
+    elif attention_mask is not None:
+        hidden = attention_mask < 0
+        if sliding_window is not None:
+            hidden = hidden | (attention_mask >= sliding_window)
+        scores = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
     if s_aux is not None:
         scores = torch.cat([scores, s_aux.to(scores.dtype).view(1, -1, 1, 1).expand(batch, heads, rows, 1)], -1)
     weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(value.dtype)[..., :keys]
@@ -93,13 +114,35 @@ class _ModulesLayer(DynamicLayer):
         self.layer.length -= abs(int(tokens_to_remove))
 
 
+class _HybridLayer(LinearAttentionLayer, _ModulesLayer):
+    """A layer of transformers' cache with recurrent states, and with rows in a `CacheLayer`."""
+
+    def __init__(self, layer: CacheLayer, states: int):
+        _ModulesLayer.__init__(self, layer)
+        LinearAttentionLayer.__init__(self, number_of_states=states)
+
+
 class _ModulesCache(KeyValueCache):
     """A `KeyValueCache` with a transformers cache over the same layers."""
 
-    def __init__(self, model: PreTrainedModel, layers: int):
-        super().__init__(layers)
-        self.dynamic = DynamicCache(config=model.config)
-        attach(self, self.dynamic)
+    def __init__(self, config: PreTrainedConfig):
+        self.dynamic = DynamicCache(config=config)
+        super().__init__(sum(isinstance(layer, DynamicLayer) for layer in self.dynamic.layers))
+        rest = iter(self.layers)
+        self.dynamic.layers = [_layer(layer, rest) for layer in self.dynamic.layers]
+
+
+def _layer(layer: Any, rest: Iterator[CacheLayer]) -> Any:
+    """Return the layer of transformers' cache to use instead of `layer`; its keys and values are in the next of `rest`."""
+    if not isinstance(layer, DynamicLayer):
+        return layer
+    if isinstance(layer, LinearAttentionLayer):
+        return _HybridLayer(next(rest), layer.number_of_states)
+    return _ModulesLayer(next(rest))
+
+
+class _RecurrentCache(recurrent.StateCache, _ModulesCache):
+    """A `_ModulesCache` with recurrent states."""
 
 
 def attach(cache: KeyValueCache, dynamic: DynamicCache) -> None:
@@ -113,16 +156,42 @@ def attached(dynamic: DynamicCache) -> KeyValueCache | None:
     return layer.layer.cache if isinstance(layer, _ModulesLayer) else None
 
 
+def distances(parents: Sequence[int], base: int, first: int, device: torch.device) -> torch.Tensor:
+    """Return the mask of a tree after `base` tokens, from the row `first` on, [1, 1, rows, base + rows].
+
+    It has the distance in tokens from a row to each key that it may attend to, and -1 for other keys.
+    """
+    places = torch.cat([torch.arange(base), base - 1 + torch.tensor(depths(parents))])
+    visible = torch.cat([torch.ones(len(parents), base, dtype=torch.bool), torch.tensor(ancestor_mask(parents))], 1)
+    apart = torch.where(visible, places[base:, None] - places, -1)
+    return apart[None, None, first:].to(device)
+
+
 class Modules(Forward):
     """The passes of a transformers model. Raises `ModelError` if its cache cannot be rolled back."""
 
     def __init__(self, model: PreTrainedModel):
-        self._model, self.layers = model, rollback_layers(model)
+        self._model, self._rollback = model, rollback_of(model)
         self.shape = Shape.from_config(model.config)
+        self._arguments = inspect.signature(model.forward).parameters.keys()
+        if self._rollback.recurrent:
+            if len(self.devices) > 1:
+                raise ModelError(
+                    "model",
+                    model.config.model_type,
+                    "its recurrent layers cannot be spread over several GPUs; choose a smaller one.",
+                )
+            recurrent.split(model)
+            if self.device.type != "meta":
+                self._rollback = self._rollback._replace(row_by_row=self._steps())
 
     @property
     def model(self) -> PreTrainedModel:
         return self._model
+
+    @property
+    def rollback(self) -> Rollback:
+        return self._rollback
 
     @property
     def dtype(self) -> torch.dtype:
@@ -142,14 +211,20 @@ class Modules(Forward):
         return {str(layer_device) for layer_device in spread.values()}
 
     def new_cache(self) -> KeyValueCache:
-        return _ModulesCache(self.model, self.layers)
+        return (_RecurrentCache if self.rollback.recurrent else _ModulesCache)(self.model.config)
+
+    def prepare_rows(self, parents: Sequence[int], base: int, first: int, cache: KeyValueCache) -> torch.Tensor | None:
+        if not self.rollback.windows or is_chain(parents):
+            return super().prepare_rows(parents, base, first, cache)
+        return distances(parents, base, first, self.device)
 
     @torch.inference_mode()
     def __call__(self, ids, positions, cache: _ModulesCache, rows: torch.Tensor | None, only: slice = ALL_ROWS):
         if isinstance(positions, slice):
             positions = torch.arange(positions.start, positions.stop, device=self.device)
         start = cache.length()
-        out = self._output(ids, positions, cache.dynamic, rows, only, len(cache.taps) > 0)
+        with cache.computing(len(ids)):
+            out = self._output(ids, positions, cache.dynamic, rows, only, len(cache.taps) > 0)
         self._keep_states(out, cache, start, len(ids))
         return out.logits[0]
 
@@ -158,16 +233,41 @@ class Modules(Forward):
     ) -> Any:
         """Return transformers' output of a pass over ids [rows] at positions [rows], with hidden states if `states` is set."""
         # `only` is a slice, because the last layers may be on another GPU than the first.
-        return self.model(
-            input_ids=ids[None], position_ids=positions[None], past_key_values=dynamic, use_cache=True, logits_to_keep=only,
-            output_hidden_states=states, attention_mask=mask,
-        )  # fmt: skip
+        options = {
+            "position_ids": positions[None], "attention_mask": mask, "logits_to_keep": only, **dict.fromkeys(CACHES, dynamic)
+        }  # fmt: skip
+        accepted = {name: value for name, value in options.items() if name in self._arguments}
+        out = self.model(input_ids=ids[None], use_cache=True, output_hidden_states=states, **accepted)
+        if "logits_to_keep" not in accepted:
+            out.logits = out.logits[:, only]
+        return out
 
     def _keep_states(self, out: Any, cache: KeyValueCache, start: int, count: int) -> None:
         """Store the hidden states of a pass's first `count` rows from column `start` on, if the cache has taps."""
         if len(cache.taps):
             tapped = [out.hidden_states[layer][0, :count].to(self.device) for layer in cache.taps]
             cache.states(start, start + count).copy_(torch.cat(tapped, -1))
+
+    def _steps(self) -> bool:
+        """Return whether recurrent layers compute row by row, because they cannot continue a state with several rows."""
+        layers = recurrent.mixers(self.model)
+        if any(layer.stepwise is None for layer in layers):
+            recurrent.set_stepwise(layers, False)
+            recurrent.set_stepwise(layers, not self._continues())
+        return any(layer.stepwise for layer in layers)
+
+    def _continues(self) -> bool:
+        """Return whether a pass of several rows continues the state of the pass before."""
+        ids, logits = torch.arange(6, device=self.device) + 1, []
+        for cuts in ((2, 6), (2, 3, 4, 5, 6)):
+            cache, start = self.new_cache(), 0
+            for stop in cuts:
+                cache.snapshot(range(-1, stop - start - 1), start, start)
+                out = self(ids[start:stop], slice(start, stop), cache, None)
+                start = stop
+            logits.append(out[-1].float())
+        together, alone = logits
+        return bool((together - alone).abs().max() <= ROUNDING * alone.abs().max())
 
     def first(self, layers: int) -> Modules:
         return Modules(first_layers(self.model, layers))
@@ -197,7 +297,7 @@ def forward_for(model: PreTrainedModel) -> Forward:
 def first_layers(model: PreTrainedModel, layers: int) -> PreTrainedModel:
     """Return a model of the first `layers` layers that shares the tensors of `model`; `model` itself if it has no more.
 
-    Raises `AttributeError`, `RuntimeError`, `TypeError` or `KeyError` if the architecture cannot be cut.
+    Raises an error of `layer_skip.CUT_ERRORS` if the architecture cannot be cut.
     """
     if layers == model.config.num_hidden_layers:
         return model
@@ -210,20 +310,27 @@ def first_layers(model: PreTrainedModel, layers: int) -> PreTrainedModel:
     config.tie_word_embeddings = model.get_output_embeddings().weight is model.get_input_embeddings().weight
     with init_empty_weights(include_buffers=False):
         short = type(model)(config).requires_grad_(False)
+    if short.config.num_hidden_layers != layers:
+        raise ValueError(f"the architecture cannot have {layers} layers")
     wanted = short.state_dict().keys()
     short.load_state_dict({name: value for name, value in model.state_dict().items() if name in wanted}, assign=True)
     short.tie_weights()
     return short.to(model.device).eval()
 
 
-def rollback_layers(model: PreTrainedModel) -> int:
-    """Return the number of layers of a model's cache. Raises `ModelError` if the cache cannot be rolled back."""
-    name = model.config.model_type
-    if getattr(model, "_is_stateful", False):
-        hint = "its recurrent state cannot be rolled back; choose a model with plain attention."
-        raise ModelError("model", name, hint)
-    layers = DynamicCache(config=model.config).layers
-    if others := ", ".join(sorted({type(layer).__name__ for layer in layers if type(layer) is not DynamicLayer})):
-        hint = f"its cache ({others}) cannot be rolled back; choose a model with full attention in every layer."
-        raise ModelError("model", name, hint)
-    return len(layers)
+def rollback_of(model: PreTrainedModel) -> Rollback:
+    """Return how a model's cache is rolled back. Raises `ModelError` if it cannot be."""
+    layers, config = DynamicCache(config=model.config).layers, model.config.get_text_config()
+    kinds = set(getattr(config, "layer_types", None) or ())
+    others = {type(layer).__name__ for layer in layers if type(layer) not in ROLLED_BACK}
+    if "chunked_attention" in kinds:
+        others.add("attention in chunks")
+    states = sum(isinstance(layer, LinearAttentionLayer) for layer in layers)
+    is_plain = bool(kinds) and kinds <= {"full_attention", "sliding_attention"}
+    if getattr(model, "_is_stateful", False) and not states and not is_plain:
+        others.add("a state outside the cache")
+    if others:
+        hint = f"its cache ({', '.join(sorted(others))}) cannot be rolled back; {OTHER}"
+        raise ModelError("model", model.config.model_type, hint)
+    windows = sum(isinstance(layer, DynamicSlidingWindowLayer) for layer in layers)
+    return Rollback(sum(isinstance(layer, DynamicLayer) for layer in layers), windows, states)

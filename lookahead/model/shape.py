@@ -41,8 +41,10 @@ class Shape:
 
     @classmethod
     def from_config(cls, config: Any) -> Shape:
-        """Return the shape for a transformers configuration, or for its text part."""
+        """Return the shape for a transformers configuration, or for its text part. Sizes that vary are those of layer 0."""
         text = config.get_text_config()
+        if getattr(text, "is_heterogeneous", False):
+            text = text.per_layer_config[0]
         return cls.from_fields(lambda name: getattr(text, name, None))
 
 

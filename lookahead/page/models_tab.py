@@ -132,7 +132,7 @@ def _family(family: Family, titled: bool) -> str:
         ])  # fmt: skip
     gpus, device = len(loaded.target.passes.devices), describe_machine(loaded).device
     hardware = f"{gpus} GPUs" if gpus > 1 else device if device != "cpu" else "the processor"
-    facts = f"{loaded.dtype} on {hardware}, {loaded.exactness}. {exactness(loaded)}"
+    facts = f"{loaded.dtype} on {hardware}, {loaded.exactness}. {exactness(loaded)} {loaded.target.passes.rollback.sentence}"
     heads = ["role", "model", "parameters", "memory", "time per pass", "license"]
     built = f'<p class="la-caption">{BUILT}</p>' if loaded.spec == DEFAULT_FAMILY else ""
     title = f'<h3 class="la-familyname">{html.escape(family_title(loaded.spec))}</h3>' if titled else ""

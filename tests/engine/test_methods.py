@@ -14,7 +14,8 @@ WITH_DRAFT = ("hybrid", "draft", "tree", "hf-assisted")
 
 
 def family(drafts=(), heads=()):
-    return SimpleNamespace(drafts=dict.fromkeys(drafts), heads=dict.fromkeys(heads))
+    target = SimpleNamespace(is_recurrent=False)
+    return SimpleNamespace(target=target, drafts=dict.fromkeys(drafts), heads=dict.fromkeys(heads))
 
 
 @pytest.mark.parametrize(

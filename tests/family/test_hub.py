@@ -42,11 +42,11 @@ BF16 = torch.bfloat16
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """Pairs of two architectures, and two models that cannot be used."""
+    """Pairs of two architectures, and a model that cannot be used."""
     root = tmp_path_factory.mktemp("models")
     pairs = {kind: (tiny(kind, root / kind / "target", layers=3), tiny(kind, root / kind / "draft", layers=1))
             for kind in ("llama", "qwen3")}  # fmt: skip
-    for kind in ("mistral-sliding", "mamba"):
+    for kind in ("rwkv",):
         pairs[kind] = tiny(kind, root / kind)
     return pairs
 
@@ -296,11 +296,11 @@ def test_implausible_claims_of_a_repository_are_refused(fake, folders, tmp_path)
         assert "choose another copy of this model" in str(inspect(f"org/{name}").refused)
 
 
-@pytest.mark.parametrize("kind", ["mistral-sliding", "mamba"])
+@pytest.mark.parametrize("kind", ["rwkv"])
 def test_a_model_that_cannot_be_rolled_back_is_refused_by_its_configuration(fake, folders, kind, tmp_path):
     fake.add("org/stuck", folders[kind])
     error = inspect("org/stuck+org/draft").refused
-    assert "cannot be rolled back; choose a model" in str(error)
+    assert "cannot be rolled back; choose a plain decoder" in str(error)
     assert not fake.requested_ranges(".safetensors")
     with pytest.raises(ModelError) as caught:
         load_measured(folders[kind])
@@ -589,7 +589,7 @@ def test_the_command_line_prints_one_line_for_an_error_and_downloads_a_valid_pai
     fake_hub = {"HF_ENDPOINT": fake.url, "HF_HUB_OFFLINE": "0", "HF_HUB_CACHE": str(tmp_path / "other")}
     environment = {**os.environ, **fake_hub}
     options = {"cwd": ROOT, "env": environment, "capture_output": True, "text": True, "timeout": 120, "check": False}
-    done = subprocess.run([sys.executable, "app.py", "--models", folders["mistral-sliding"]], **options)
+    done = subprocess.run([sys.executable, "app.py", "--models", folders["rwkv"]], **options)
     assert done.returncode == 2
     assert done.stderr.strip().startswith("lookahead: model is") and done.stderr.strip().count("\n") == 0
     assert "cannot be rolled back" in done.stderr

@@ -10,7 +10,7 @@ from time import perf_counter
 import pytest
 from conftest import POCKET, ROOT, emitted, tiny
 from test_hub import swapped
-from tokenizers import Tokenizer, decoders, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
@@ -40,7 +40,7 @@ def test_loading_again_is_quiet_and_reports_progress(capfd):
     assert [share for _, share in seen] == sorted(share for _, share in seen)
 
 
-@pytest.mark.parametrize("kind", ["llama", "mistral", "qwen2", "qwen3", "gemma", "gpt2"])
+@pytest.mark.parametrize("kind", ["llama", "mistral-sliding", "qwen2", "qwen3_next", "gemma", "gpt2"])
 def test_a_pair_of_folders_races_losslessly(tmp_path, kind):
     target = tiny(kind, tmp_path / "target", layers=3)
     draft = tiny(kind, tmp_path / "draft", layers=1, seed=1)
@@ -50,6 +50,9 @@ def test_a_pair_of_folders_races_losslessly(tmp_path, kind):
         naive = emitted(lookahead.decode(pair, "Once upon a time", method="naive", **options))
         for method in methods_for(pair)[1:]:
             assert emitted(lookahead.decode(pair, "Once upon a time", method=method, k=3, **options)) == naive
+    if pair.target.is_recurrent:
+        with pytest.raises(lookahead.LookaheadError, match="transformers cannot roll back recurrent layers"):
+            lookahead.decode(pair, "Once upon a time", method="hf-lookup")
     same = lookahead.load(f"{target}+{target}")
     steps = list(lookahead.decode(same, "Once upon a time", method="draft", k=3, max_new_tokens=24))[1:]
     assert all(step.accepted == len(step.draft) for step in steps)
@@ -118,6 +121,39 @@ def test_a_draft_with_another_vocabulary_is_refused(tmp_path, load):
     with pytest.raises(ModelError, match=r"vocabulary differs from .* in 2 tokens") as caught:
         load(f"{target}+{draft}")
     assert "trained with the target's tokenizer" in str(caught.value)
+
+
+def with_added(folder, to, *tokens, size=None):
+    """Copy a model and add tokens to its tokenizer."""
+    shutil.copytree(folder, to)
+    tokenizer = AutoTokenizer.from_pretrained(to)
+    tokenizer.add_tokens([AddedToken(token, special=True) for token in tokens])
+    tokenizer.save_pretrained(to)
+    return str(to)
+
+
+@pytest.mark.parametrize(
+    ("target_tokens", "draft_tokens", "unshared"),
+    [
+        (["<a>", "<b>"], ["<a>"], {4097}),  # as Qwen3 and Qwen2.5
+        (["<a>"], ["<a>", "<b>"], {4097}),
+        (["<a>", "<c>"], ["<b>", "<c>"], {4096}),  # another token with the same id
+    ],
+)
+def test_a_draft_may_have_other_added_tokens(tmp_path, target_tokens, draft_tokens, unshared):
+    wide = {"vocab_size": 4100}
+    target = with_added(tiny("llama", tmp_path / "t", layers=2, **wide), tmp_path / "target", *target_tokens)
+    draft = with_added(tiny("llama", tmp_path / "d", layers=1, seed=1, **wide), tmp_path / "draft", *draft_tokens)
+    pair = lookahead.load(f"{target}+{draft}")
+    lm = pair.drafts["draft"].fresh()
+    assert {i for i in range(4098) if i >= lm.vocab or i in lm.unshared} >= unshared and lm.vocab > 4095
+    assert not set(lm.extend([5, 6, 7])[0].topk(lm.vocab - len(lm.unshared)).indices.tolist()) & unshared
+    for changes in ({}, {"temperature": 0.9}, {"temperature": 0.9, "rule": "rejection"}):
+        options = {"max_new_tokens": 16, "k": 3, **changes}
+        texts = [
+            emitted(lookahead.decode(pair, "Once", method=method, **options)) for method in ("naive", "draft", "tree")
+        ]
+        assert changes.get("rule") or texts[0] == texts[1] == texts[2]
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_a_text_in_chains_trees_and_long_passes(passes, captured):
 
 def test_a_graph_computes_the_hidden_states_for_heads(passes, captured):
     """Chains, trees, and a prompt with more rows than any graph: the states equal those of passes launched kernel by kernel."""
-    taps, draws = [0, 1, passes.layers], random.Random(5)
+    taps, draws = [0, 1, passes.rollback.keys], random.Random(5)
     ours, plain = CachedLM(captured), CachedLM(passes)
     for lm in (ours, plain):
         lm.taps = taps

@@ -45,14 +45,14 @@ RUNS = {
     "stablelm": {}, "nemotron": {}, "xglm": {"d_model": 64, "num_layers": 2, "attention_heads": 4, "ffn_dim": 96},
     "codegen": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 256, "rotary_dim": 8},
     "gpt_neox_japanese": {"intermediate_multiple_size": 2}, "deepseek_v2": {**LATENT, **EXPERTS},
-    "deepseek_v3": {**LATENT, **EXPERTS}, "minicpm3": LATENT, "gemma2": {"layer_types": ["full_attention"] * 2},
-    "gpt_oss": {"layer_types": ["full_attention"] * 2, "sliding_window": 128, "num_local_experts": 4},
+    "deepseek_v3": {**LATENT, **EXPERTS}, "minicpm3": LATENT, "gemma2": {"sliding_window": 8}, "mistral-sliding": {},
+    "gpt_oss": {"sliding_window": 8, "num_local_experts": 4},
 }  # fmt: skip
 REFUSED = {
     "rembert": ({"input_embedding_size": 64, "output_embedding_size": 64}, "describes an encoder"),
     "bloom": ({}, "does not accept positions"),
     "llama": ({"max_position_embeddings": 48}, "its context holds 48 tokens"),
-    "mistral-sliding": ({}, "cannot be rolled back"),
+    "rwkv": ({}, "cannot be rolled back"),
 }
 
 

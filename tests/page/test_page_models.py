@@ -24,7 +24,7 @@ def served(tmp_path_factory):
     with serving() as hub:
         hub.add("org/tiny-target", tiny("qwen3", root / "target", layers=3))
         hub.add("org/tiny-draft", tiny("qwen3", root / "draft", layers=1), license="mit")
-        hub.add("org/sliding", tiny("mistral-sliding", root / "sliding"))
+        hub.add("org/stuck", tiny("rwkv", root / "stuck"))
         yield hub
 
 
@@ -73,7 +73,7 @@ def test_no_violation_and_nothing_wider_than_the_page(visit, scheme, size):
     press(page, "Check", PAIR)
     page.locator(".la-answer", has_text="can be loaded").wait_for()
     assert violations(page) == [], "a pair that can be used"
-    press(page, "Check", "org/sliding+org/missing")
+    press(page, "Check", "org/stuck+org/missing")
     page.locator(".la-fails").first.wait_for()
     assert violations(page) == [], "a pair that cannot"
     assert violations(in_other_colors(page, scheme)) == []
@@ -112,10 +112,10 @@ def test_refusals_show_a_message_and_change_nothing(visit, served):
         assert message in refusal(page)
         press(page, "Check", "pocket")
         page.locator(".la-status-line", has_text="Checked").wait_for()
-    press(page, "Load", "org/sliding+org/tiny-draft")
+    press(page, "Load", "org/stuck+org/tiny-draft")
     assert "cannot be rolled back" in refusal(page)
     assert "Llama-pocket target" in in_use(page)
-    assert not [path for _, path, _ in served.log if path.startswith("/org/sliding/") and path.endswith(".safetensors")]
+    assert not [path for _, path, _ in served.log if path.startswith("/org/stuck/") and path.endswith(".safetensors")]
 
 
 def test_a_stopped_load_changes_nothing(visit, served):

@@ -1,0 +1,241 @@
+"""Roll back recurrent layers: state spaces, gated delta rules, short convolutions.
+
+Their state cannot be cut back to fewer tokens. A pass therefore calls each recurrent layer twice: for the rows that stay for
+certain (the replayed tokens and the root), and for the drafted rows. The state between both calls is the snapshot. If not all
+drafted rows are accepted, the snapshot is restored, and the next pass replays the accepted tokens before its own rows. So a
+rejection costs rows, but no pass. The second call computes a tree as a batch with one text per path from the root to a leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from types import CodeType
+from typing import Any, NamedTuple
+
+import torch
+from transformers import Cache
+from transformers.cache_utils import LinearAttentionCacheLayerMixin
+
+from ..core.tree import is_chain
+
+STATEFUL = {"update_conv_state", "update_recurrent_state"}  # methods of a cache that a recurrent layer calls
+
+
+class Plan(NamedTuple):
+    """How a pass runs through recurrent layers.
+
+    The first `stem` rows are a chain. If `saves` is set, the states after them are kept. `paths` are the rows from there to each
+    leaf, or None if they are a chain.
+    """
+
+    stem: int
+    saves: bool
+    paths: list[list[int]] | None
+
+
+def plan(parents: Sequence[int], stem: int, saves: bool) -> Plan:
+    """Return the plan for a pass with these parents, of which the first `stem` are a chain."""
+    if is_chain(parents):
+        return Plan(stem, saves, None)
+    inner = set(parents)
+    leaves = [row for row in range(stem, len(parents)) if row not in inner]
+    return Plan(stem, saves, [_path(parents, leaf, stem) for leaf in leaves])
+
+
+def _path(parents: Sequence[int], row: int, stem: int) -> list[int]:
+    path = []
+    while row >= stem:
+        path.append(row)
+        row = parents[row]
+    return path[::-1]
+
+
+class States:
+    """A copy of the states of one layer of transformers' cache."""
+
+    NAMES = ("conv_states", "recurrent_states")
+
+    def __init__(self, layer: LinearAttentionCacheLayerMixin):
+        self._tensors = {
+            name: {i: state.clone() for i, state in getattr(layer, name).items() if state is not None}
+            for name in self.NAMES
+        }
+
+    def restore(self, layer: LinearAttentionCacheLayerMixin, texts: int = 1) -> None:
+        """Set the states of a layer to these, once for each of `texts` texts of a batch."""
+        for name, states in self._tensors.items():
+            for i, state in states.items():
+                getattr(layer, name)[i] = state.repeat(texts, *[1] * (state.dim() - 1))
+
+
+def mixers(model: torch.nn.Module) -> list[torch.nn.Module]:
+    """Return the modules of a model that read and update a state in transformers' cache."""
+    return [module for module in model.modules() if _is_mixer(type(module))]
+
+
+def set_stepwise(layers: Sequence[Any], stepwise: bool) -> None:
+    """Make recurrent layers compute the rows of a pass one by one, or together."""
+    for layer in layers:
+        layer.stepwise = stepwise
+
+
+@cache
+def _is_mixer(kind: type) -> bool:
+    return any(STATEFUL & _names(vars(base).get("forward")) for base in kind.__mro__ if not issubclass(Split, base))
+
+
+def _names(function: Any) -> set[str]:
+    """Return the names that a function uses."""
+    code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
+    return set(code.co_names) if isinstance(code, CodeType) else set()
+
+
+class Split:
+    """Added to the class of a recurrent layer, so that its passes follow the cache's `Plan`.
+
+    With `stepwise`, the layer cannot continue a state with several rows, and each row is a call.
+    """
+
+    stepwise: bool | None = None
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        call, number = super().forward, self.layer_idx  # type: ignore[misc, attr-defined]
+        dynamic = next((value for value in (*args, *kwargs.values()) if isinstance(value, Cache)), None)
+        cache = getattr(dynamic, "state_cache", None)
+        if cache is None:
+            return call(*args, **kwargs)
+        plan, rows, layer = cache.plan, _rows(args, kwargs), dynamic.layers[number]  # type: ignore[union-attr]
+
+        def run(index: slice | torch.Tensor) -> Any:
+            columns = range(*index.indices(rows)) if isinstance(index, slice) else range(index.shape[1])
+            if self.stepwise and layer.has_previous_state[0] and len(columns) > 1:
+                steps = (slice(i, i + 1) if isinstance(index, slice) else index[:, i : i + 1] for i in columns)
+                return _joined([run(step) for step in steps])
+            parts = [_part(value, rows, index) for value in args]
+            return call(*parts, **{name: _part(value, rows, index) for name, value in kwargs.items()})
+
+        outputs = [run(slice(plan.stem))] if plan.stem else []
+        if plan.saves:
+            cache.save(number)
+        if plan.stem < rows and plan.paths is None:
+            outputs.append(run(slice(plan.stem, rows)))
+        elif plan.stem < rows:
+            longest = max(map(len, plan.paths))
+            padded = torch.tensor([path + path[-1:] * (longest - len(path)) for path in plan.paths])
+            States(layer).restore(layer, len(padded))
+            outputs.append(_by_row(run(padded), plan, rows))
+        return _joined(outputs)
+
+
+@cache
+def _split_class(kind: type) -> type:
+    return type(kind.__name__, (Split, kind), {})
+
+
+def split(model: torch.nn.Module) -> None:
+    """Make the recurrent layers of a model follow the plan of their cache."""
+    for module in mixers(model):
+        if not isinstance(module, Split):
+            module.__class__ = _split_class(type(module))
+
+
+def _rows(args: Sequence[Any], kwargs: dict[str, Any]) -> int:
+    return next(
+        value.shape[1] for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor) and value.dim() > 1
+    )
+
+
+def _part(value: Any, rows: int, index: slice | torch.Tensor) -> Any:
+    """Return the rows `index` of an argument: tensors [1, rows, ...]; a table [texts, rows] of rows gives one text per entry."""
+    if not isinstance(value, torch.Tensor) or value.dim() < 2:
+        return value
+    if value.dim() == 4 or value.shape[1] != rows:  # a mask
+        return None
+    return value[:, index] if isinstance(index, slice) else value[0, index.to(value.device)]
+
+
+def _by_row(out: Any, plan: Plan, rows: int) -> Any:
+    """Return the output [1, rows - stem, ...] of a batch of paths [paths, longest, ...]."""
+    if isinstance(out, tuple):
+        return tuple(_by_row(part, plan, rows) for part in out)
+    place = {row: (number, i) for number, path in enumerate(plan.paths or ()) for i, row in enumerate(path)}
+    texts, columns = zip(*(place[row] for row in range(plan.stem, rows)), strict=True)
+    return out[list(texts), list(columns)][None]
+
+
+def _joined(outputs: Sequence[Any]) -> Any:
+    """Concatenate outputs of consecutive rows."""
+    if len(outputs) == 1:
+        return outputs[0]
+    if isinstance(outputs[0], tuple):
+        return tuple(_joined(parts) for parts in zip(*outputs, strict=True))
+    return torch.cat(list(outputs), 1)
+
+
+class StateCache:
+    """Added to the class of a cache: recurrent states, and one snapshot of them."""
+
+    dynamic: Cache
+    taps: Sequence[int]
+    _states: torch.Tensor
+
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        self._tokens = 0  # number of tokens that the states have read
+        self._is_valid = True  # False during a pass, after an interrupted pass, and after a tree
+        self.plan, self._saves = Plan(0, False, None), -1
+        self._saved: dict[int, States] = {}
+        self._saved_at = -1  # number of tokens that the saved states have read
+        self.dynamic.state_cache = self  # type: ignore[attr-defined]
+
+    def length(self) -> int:
+        return self._tokens
+
+    def snapshot(self, parents: Sequence[int], base: int, length: int) -> None:
+        rows, is_inside = len(parents), base <= length <= base + len(parents)
+        self._saves = length if is_inside else -1
+        stem = length - base if is_inside else rows if is_chain(parents) else 0
+        self.plan = plan(parents, stem, is_inside)
+
+    def save(self, number: int) -> None:
+        """Keep the present states of the layer with this number."""
+        self._saved[number] = States(self.dynamic.layers[number])
+
+    @contextmanager
+    def computing(self, rows: int) -> Iterator[None]:
+        self._is_valid = False
+        if self._saves >= 0:
+            self._saved_at = -1
+        yield
+        self._tokens += rows
+        self._is_valid = self.plan.paths is None
+        if self._saves >= 0:
+            self._saved_at = self._saves
+
+    def rewind(self, length: int) -> int:
+        if not (self._is_valid and self._tokens <= length):
+            self._tokens, self._is_valid = (self._saved_at if 0 <= self._saved_at <= length else 0), True
+            for number, layer in enumerate(self.dynamic.layers):
+                if isinstance(layer, LinearAttentionCacheLayerMixin):
+                    if self._tokens:
+                        self._saved[number].restore(layer)
+                    else:
+                        LinearAttentionCacheLayerMixin.__init__(layer, layer.number_of_states)
+        super().rewind(self._tokens)
+        return self._tokens
+
+    def gather(self, start: int, columns: Sequence[int]) -> None:
+        """Move the hidden states only, because the keys and values after the snapshot are computed again."""
+        if len(self.taps):
+            self._states[start : start + len(columns)] = self._states[torch.tensor(columns, device=self._states.device)]
+
+    def copy_from(self, other: Any) -> None:
+        super().copy_from(other)
+        self._tokens = other._tokens
+        for layer, source in zip(self.dynamic.layers, other.dynamic.layers, strict=True):
+            if isinstance(layer, LinearAttentionCacheLayerMixin):
+                layer.__dict__ |= {name: dict(value) for name, value in vars(source).items() if isinstance(value, dict)}
+                layer.device, layer.dtype = source.device, source.dtype
+                States(source).restore(layer)

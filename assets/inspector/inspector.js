@@ -12,6 +12,7 @@ import {Mask} from "./mask.js";
 import * as microscope from "./microscope.js";
 import {drawn, heading, quoted, small, token} from "./parts.js";
 import {passOf} from "./pass.js";
+import * as rollback from "./rollback.js";
 import {quote} from "./text.js";
 
 const PREFILL =
@@ -116,10 +117,12 @@ export class Inspector {
     const chosen = row => this.#drawCrumbs(log, row);
     const window = hasWindow ? [microscope.view(log, laneIndex, stepIndex, this.#go, chosen)] : [];
     const rows = pass.kind === "drafted" && !hasWindow ? [rowsBox(log, laneIndex, stepIndex, chosen)] : [];
+    const rolledBack =
+      pass.kind === "drafted" && !hasWindow ? [rollback.view(rollback.rollbackOf(log, laneIndex, stepIndex))] : [];
     const drafting = draftingOf(log, laneIndex, stepIndex);
     const head = drafting ? [headDrafting.view(drafting)] : [];
     const positions = candidates.positions(pass);
-    const parts = [...head, ...rows, ...positions, ...window];
+    const parts = [...head, ...rows, ...rolledBack, ...positions, ...window];
     this.#body.replaceChildren(flowOf(pass), ...parts, heading("Time"), timeBox(pass.time));
     this.#drawCrumbs(log, hasWindow ? -1 : 0);
     // Not `disabled`: a focused button that becomes disabled loses the focus.

@@ -135,6 +135,7 @@ class Race(LaneSteps):
                 target=self._models.names["target"],
                 drafts={role: name for role, name in self._models.names.items() if role in self._models.drafts},
                 heads={kind: self._head(kind) for kind in self._models.heads},
+                rollback=schema.RollbackRecord(**_copied(self._models.target.passes.rollback, *schema.RollbackRecord.model_fields)),
             ),
             **_copied(self._models, "exactness"),
             settings=schema.SettingsRecord(**_copied(self.settings, *schema.SettingsRecord.model_fields) | deciding),

@@ -80,6 +80,14 @@ class HeadRecord(Record):
     confident: bool = False
 
 
+class RollbackRecord(Record):
+    """The target's layers with keys, those of them with a sliding window, and its recurrent layers."""
+
+    keys: NonNegativeInt
+    windows: NonNegativeInt = 0
+    recurrent: NonNegativeInt = 0
+
+
 class ModelNames(Record):
     """The models of a race. `drafts` are draft models by role, `heads` trained heads by kind."""
 
@@ -87,6 +95,7 @@ class ModelNames(Record):
     target: ModelSource
     drafts: Annotated[dict[Name, ModelSource], max_entries(64)] = {}
     heads: Annotated[dict[Name, HeadRecord], max_entries(64)] = {}
+    rollback: RollbackRecord | None = None  # traces from before December 2026 lack it
 
 
 class SettingsRecord(Record):

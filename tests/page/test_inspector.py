@@ -91,7 +91,7 @@ BODY = '<body><button id="before">before</button><div class="la-timeline"></div>
 
 
 def blank(browser, script=FAKES, **options):
-    names = ("text", "draft", "positions", "time", "pass", "jacobi", "heads", "inspector", "card")
+    names = ("text", "draft", "positions", "time", "pass", "jacobi", "heads", "rollback", "inspector", "card")
     modules = exposed("page/numbers.js", "timeline/log.js", *(f"inspector/{name}.js" for name in names))
     return bare_page(browser, BODY, assets.style("timeline/timeline.css"), modules + script, **options)
 
@@ -280,6 +280,28 @@ def test_n_grams_with_a_common_prefix_have_different_origins(page):
         [[0, 1], 1, 1, -1, "1 of 2 accepted, then rejected"],
         [[0, 2], 2, 5, -1, "1 of 2 accepted, then rejected"],
     ]
+
+
+def test_rejected_rows_are_cut_and_recurrent_states_are_restored(page):
+    rollback = """([name, lane, step, models]) => {
+        const log = logs[name]();
+        log.header.models = models;
+        return modules.rollback.rollbackOf(log, lane, step);
+    }"""
+    keys, hybrid = (
+        {"rollback": {"keys": 4, "windows": 0, "recurrent": 0}},
+        {"rollback": {"keys": 1, "windows": 0, "recurrent": 3}},
+    )
+    for models in (None, {}, keys):  # old recordings have no such field
+        cut = page.evaluate(rollback, ["greedy", 1, 1, models])
+        assert [cut["kept"][1:], cut["cut"], cut["again"]] == [[" a", " b"], [" d", " e"], []]
+        assert cut["sentence"] == "The keys and values of 2 rows are cut from the cache."
+    restored = page.evaluate(rollback, ["greedy", 1, 1, hybrid])
+    assert restored["again"] == restored["kept"] and len(restored["kept"]) == 3
+    assert "The state of 3 recurrent layers cannot be cut" in restored["sentence"]
+    page.evaluate("open('greedy', 1, 1)")
+    shown = page.locator(".la-i-rollback").inner_text()
+    assert "cut: d e" in " ".join(shown.split()) and "read again" not in shown
 
 
 def test_mask_is_the_ancestors(page):

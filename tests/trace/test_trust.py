@@ -25,8 +25,7 @@ def test_a_steady_clock_differs_from_a_busy_machine():
     steady = trust(race_of([0.004, 0.0041, 0.0042] * 10, [0.005] * 15))
     assert steady == {"steady": True, "sentence": "Steady clock: naive's passes took 4.00 ms to 4.20 ms."}
     busy = trust(race_of([0.04] * 20 + [0.39] * 10, [0.05] * 15))
-    assert not busy["steady"] and busy["sentence"] == (
-        "Busy machine: naive's passes took 40.0 ms to 390 ms, so compare passes, not seconds. By passes alone: 2.00x fewer."
-    )
+    assert not busy["steady"]
+    assert busy["sentence"] == "Busy machine (naive's passes took 40.0 ms to 390 ms): compare passes."
     assert trust(race_of([0.004] * 30 + [0.1]))["steady"], "a single slow pass does not matter"
     assert trust(race_of([0.004] * 5)) is None, "too few passes"

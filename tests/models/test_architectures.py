@@ -1,0 +1,59 @@
+"""Every architecture of transformers' causal language models: a tiny random model runs with every method, or is refused."""
+
+from __future__ import annotations
+
+import os
+from datetime import date
+
+import pytest
+import torch
+from architectures import DISTINCT, KINDS
+from outcomes import METHODS, outcome
+from table import documented
+
+from lookahead.model.modules import OTHER
+
+pytestmark = [pytest.mark.models, pytest.mark.long]
+
+PARTS = 3  # under CI, a day tests one of this many parts
+RUNNING = 0.75  # least share of the architectures with a tiny model that run
+DIVERSE = 0.95  # least share of the architectures that run with a diverse text
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Compute with one thread, which is faster for tiny models."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def tested() -> list[str]:
+    """Return the architectures to test: all of them, or under CI the part of this day."""
+    return KINDS[date.today().day % PARTS :: PARTS] if os.environ.get("CI") else KINDS
+
+
+@pytest.mark.parametrize("kind", tested())
+def test_every_method_writes_the_text_of_generate_or_the_architecture_is_refused(kind):
+    result = outcome(kind)
+    if result is None:  # no tiny model
+        return
+    if result.refused:
+        assert result.refused.endswith(OTHER) and len(result.refused) > len(OTHER) + 10, "no reason is named"
+        return
+    assert not result.wrong
+    assert {*METHODS} - {*result.methods} <= {"self"}, "only the first layers may be unusable"
+
+
+def test_most_architectures_run():
+    outcomes = [result for kind in tested() if (result := outcome(kind))]
+    running = [result for result in outcomes if not result.refused]
+    assert len(outcomes) >= 0.9 * len(tested()), "too few tiny models"
+    assert len(running) >= RUNNING * len(outcomes)
+    assert sum(result.distinct >= DISTINCT for result in running) >= DIVERSE * len(running)
+
+
+def test_the_documentation_lists_every_architecture():
+    """`python tests/models/table.py` updates the table."""
+    assert documented() == {*KINDS}

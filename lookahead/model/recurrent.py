@@ -1,9 +1,9 @@
 """Roll back recurrent layers: state spaces, gated delta rules, short convolutions.
 
-Their state cannot be cut back to fewer tokens. A pass therefore calls each recurrent layer twice: for the rows that stay for
-certain (the replayed tokens and the root), and for the drafted rows. The state between both calls is the snapshot. If not all
-drafted rows are accepted, the snapshot is restored, and the next pass replays the accepted tokens before its own rows. So a
-rejection costs rows, but no pass. The second call computes a tree as a batch with one text per path from the root to a leaf.
+Their state cannot be cut back to fewer tokens. A pass therefore copies it before its root and draft (the snapshot). If not all
+drafted rows are accepted, the snapshot is restored, and the next pass reads the accepted tokens again, before its own rows. It
+then calls each recurrent layer twice: for these tokens, after which the new snapshot is taken, and for its own rows. So a
+rejection costs rows, but no pass. A tree is computed as a batch with one text per path from the root to a leaf.
 """
 
 from __future__ import annotations

@@ -17,14 +17,9 @@ TOLERANCE = 0.05  # relative to the largest logit: another kernel may be used, w
 def capture_if_faster(passes: Forward) -> Forward:
     """Return the passes as CUDA graphs if they are faster. Passes on a CPU or on several GPUs stay unchanged.
 
-    Recurrent layers and sliding windows are not captured.
+    Only layers with keys and values and nothing else are captured.
     """
-    rollback = getattr(passes, "rollback", None)
-    if (
-        passes.device.type != "cuda"
-        or len(passes.devices) > 1
-        or (rollback and (rollback.windows or rollback.recurrent))
-    ):
+    if passes.device.type != "cuda" or len(passes.devices) > 1 or not passes.is_plain:
         return passes
     from ..model.cuda_graphs import CudaGraphs
 

@@ -72,6 +72,7 @@ class Forward(ABC):
     copies = 0  # bytes of weights packed for kernels, in addition to the model's own
     batch_invariant = False  # whether no bit of a row depends on the other rows of its pass
     batches = False  # whether one pass can have rows of several texts
+    is_plain = True  # whether every layer of the cache has keys and values only, of the whole text
     int8 = False  # whether passes of few rows read int8 weights
 
     @property

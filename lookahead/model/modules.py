@@ -18,6 +18,7 @@ from accelerate import init_empty_weights
 from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache, PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import (
     DummyLayer,
+    DynamicIndexedLayer,
     DynamicLayer,
     DynamicSlidingWindowLayer,
     LinearAttentionAndFullAttentionLayer,
@@ -39,7 +40,7 @@ OTHER = "choose a plain decoder, such as Llama or Qwen."
 CACHES = {"past_key_values", "cache_params"}  # names of a pass's argument for the cache
 # Layers of transformers' cache that can be rolled back here. Recurrent layers are `LinearAttention...`.
 ROLLED_BACK = {
-    DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer, LinearAttentionAndFullAttentionLayer,
+    DynamicLayer, DynamicSlidingWindowLayer, DynamicIndexedLayer, LinearAttentionLayer, LinearAttentionAndFullAttentionLayer,
     LinearAttentionAndSlidingWindowAttentionLayer, DummyLayer,
 }  # fmt: skip
 # Arguments that models pass to attention and that do not change its result.
@@ -51,14 +52,15 @@ INERT = {
 
 def attend(
     module, query, key, value, attention_mask, scaling=None, dropout=0.0, softcap=None, s_aux=None, is_causal=None,
-    sliding_window=None, **others,
+    sliding_window=None, indices=None, **others,
 ):  # fmt: skip
     """Return attention [batch, rows, heads, dim] and None, computed in plain torch with transformers' interface.
 
     `query` is [batch, heads, rows, dim], `key` and `value` are [batch, kv heads, keys, dim]; `attention_mask`
     [batch, 1, rows, keys] is additive, or has the distance of each key in tokens (`distances`). With a `sliding_window`, a row
     attends to that many tokens, itself included. Query heads that share a key head are one matrix product. `s_aux` are attention
-    sinks: a further score per head that takes weight and has no value. Raises `ModelError` for arguments that would change the
+    sinks: a further score per head that takes weight and has no value. `indices` [batch, rows, n] are the keys that an indexer
+    selected for a row; it attends to no others. Raises `ModelError` for arguments that would change the
     result and are not implemented.
     """
     ignored = sorted(name for name, value in others.items() if value is not None and name not in INERT)
@@ -80,12 +82,26 @@ def attend(
         hidden = attention_mask < 0
         if sliding_window is not None:
             hidden = hidden | (attention_mask >= sliding_window)
+        if chunk := _chunk(module):  # the first key has the position of the row as its distance
+            hidden = hidden | (attention_mask > attention_mask[..., :1] % chunk)
         scores = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
+    if indices is not None:
+        unselected = torch.ones(batch, rows, keys, dtype=torch.bool, device=scores.device).scatter(
+            -1, indices.long(), False
+        )
+        scores = scores.masked_fill(unselected[:, None], torch.finfo(scores.dtype).min)
     if s_aux is not None:
         scores = torch.cat([scores, s_aux.to(scores.dtype).view(1, -1, 1, 1).expand(batch, heads, rows, 1)], -1)
     weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(value.dtype)[..., :keys]
     mixed = torch.matmul(weights.reshape(batch, kv_heads, heads // kv_heads * rows, keys), value)
     return mixed.reshape(batch, heads, rows, value.shape[3]).transpose(1, 2).contiguous(), None
+
+
+def _chunk(module: torch.nn.Module) -> int | None:
+    """Return the length of the chunks to which a layer's attention is limited; None without chunks."""
+    kinds = getattr(getattr(module, "config", None), "layer_types", None)
+    is_chunked = kinds and kinds[getattr(module, "layer_idx", None) or 0] == "chunked_attention"
+    return module.config.attention_chunk_size if is_chunked else None
 
 
 def _unsupported(module: torch.nn.Module, reason: str) -> ModelError:
@@ -114,6 +130,27 @@ class _ModulesLayer(DynamicLayer):
         self.layer.length -= abs(int(tokens_to_remove))
 
 
+class _IndexedLayer(_ModulesLayer, DynamicIndexedLayer):
+    """A layer with keys of an indexer, which selects the keys that a row attends to. They are in another `CacheLayer`."""
+
+    def __init__(self, layer: CacheLayer, index: CacheLayer):
+        super().__init__(layer)
+        self._index = index
+
+    @property
+    def indexer_position_ids(self) -> None:
+        """Positions of the indexer's keys. Layers that need them are not implemented."""
+
+    @indexer_position_ids.setter
+    def indexer_position_ids(self, positions: torch.Tensor | None) -> None:
+        if positions is not None:
+            raise ModelError("model", "cache", f"its indexer stores positions, which are not rolled back here; {OTHER}")
+
+    def update_indexer(self, indexer_key_states):
+        keys = indexer_key_states[:, None]  # one head; values of width 0
+        return self._index.update(keys, keys[..., :0])[0][:, 0]
+
+
 class _HybridLayer(LinearAttentionLayer, _ModulesLayer):
     """A layer of transformers' cache with recurrent states, and with rows in a `CacheLayer`."""
 
@@ -127,7 +164,8 @@ class _ModulesCache(KeyValueCache):
 
     def __init__(self, config: PreTrainedConfig):
         self.dynamic = DynamicCache(config=config)
-        super().__init__(sum(isinstance(layer, DynamicLayer) for layer in self.dynamic.layers))
+        stored = [layer for layer in self.dynamic.layers if isinstance(layer, DynamicLayer)]
+        super().__init__(len(stored) + sum(isinstance(layer, DynamicIndexedLayer) for layer in stored))
         rest = iter(self.layers)
         self.dynamic.layers = [_layer(layer, rest) for layer in self.dynamic.layers]
 
@@ -138,6 +176,8 @@ def _layer(layer: Any, rest: Iterator[CacheLayer]) -> Any:
         return layer
     if isinstance(layer, LinearAttentionLayer):
         return _HybridLayer(next(rest), layer.number_of_states)
+    if isinstance(layer, DynamicIndexedLayer):
+        return _IndexedLayer(next(rest), next(rest))
     return _ModulesLayer(next(rest))
 
 
@@ -174,6 +214,7 @@ class Modules(Forward):
         self._model, self._rollback = model, rollback_of(model)
         self.shape = Shape.from_config(model.config)
         self._arguments = inspect.signature(model.forward).parameters.keys()
+        self.is_plain = all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
         if self._rollback.recurrent:
             if len(self.devices) > 1:
                 raise ModelError(
@@ -323,8 +364,6 @@ def rollback_of(model: PreTrainedModel) -> Rollback:
     layers, config = DynamicCache(config=model.config).layers, model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
     others = {type(layer).__name__ for layer in layers if type(layer) not in ROLLED_BACK}
-    if "chunked_attention" in kinds:
-        others.add("attention in chunks")
     states = sum(isinstance(layer, LinearAttentionLayer) for layer in layers)
     is_plain = bool(kinds) and kinds <= {"full_attention", "sliding_attention"}
     if getattr(model, "_is_stateful", False) and not states and not is_plain:

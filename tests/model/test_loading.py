@@ -200,7 +200,7 @@ def test_falcon_runs_or_is_refused(tmp_path, alibi):
         assert agrees(str(tmp_path))
 
 
-@pytest.mark.parametrize("argument", ["position_bias", "indices", "an_argument_of_tomorrow"])
+@pytest.mark.parametrize("argument", ["position_bias", "cross_states", "an_argument_of_tomorrow"])
 def test_an_unsupported_argument_of_attention_is_named(argument):
     q = torch.zeros(1, 1, 1, 8)
     with pytest.raises(ModelError, match=argument):

@@ -15,7 +15,8 @@ KINDS = sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 # Sizes by the name of a configuration's field. Only fields that a configuration has are set, also in its parts.
 SIZES: dict[str, Any] = {
     "vocab_size": 128, "hidden_size": 64, "n_embd": 64, "d_model": 64, "intermediate_size": 96, "ffn_hidden_size": 96,
-    "num_hidden_layers": 4, "num_layers": 4, "n_layer": 4, "n_layers": 4, "encoder_layers": 4, "decoder_layers": 4, "depth": 2,
+    "num_hidden_layers": 4, "num_layers": 4, "n_layer": 4, "n_layers": 4, "encoder_layers": 4, "decoder_layers": 4,
+    "depth": 2,
     "num_attention_heads": 4, "num_heads": 4, "n_head": 4, "n_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
     "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 96, "decoder_ffn_dim": 96,
     "max_position_embeddings": 256, "n_positions": 256, "max_seq_len": 256, "sliding_window": 8,
@@ -23,11 +24,14 @@ SIZES: dict[str, Any] = {
     "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4, "moe_num_experts": 4,
     "num_experts_per_tok": 2, "moe_topk": 2, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1,
     "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32, "expert_ffn_hidden_size": 32,
-    "q_lora_rank": 32, "kv_lora_rank": 32, "qk_rope_head_dim": 16, "qk_nope_head_dim": 16, "qk_head_dim": 32, "v_head_dim": 16,
+    "q_lora_rank": 32, "kv_lora_rank": 32, "qk_rope_head_dim": 16, "qk_nope_head_dim": 16, "qk_head_dim": 32,
+    "v_head_dim": 16,
     "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16,
     "mamba_n_heads": 4, "mamba_d_state": 16, "n_mamba_heads": 4, "rotary_dim": 8, "vocab_size_per_layer_input": 128,
-    "mamba_num_heads": 4, "mamba_head_dim": 16, "mamba_chunk_size": 8, "chunk_size": 8, "linear_head_dim": 16, "linear_num_heads": 4, "n_shared_experts": 1,
-    "moe_shared_expert_intermediate_size": 32, "zero_expert_num": 2, "hidden_size_per_layer_input": 16,
+    "mamba_num_heads": 4, "mamba_head_dim": 16, "mamba_chunk_size": 8, "chunk_size": 8, "linear_head_dim": 16,
+    "linear_num_heads": 4, "n_shared_experts": 1, "moe_shared_expert_intermediate_size": 32, "zero_expert_num": 2,
+    "hidden_size_per_layer_input": 16,
+    "index_topk": 16, "index_head_dim": 16, "index_n_heads": 16, "attention_chunk_size": 8,
     "out_hidden_size": 64, "image_size": 32, "patch_size": 16, "mm_embed_dim": 64, "mm_posemb_size": 32, "num_blocks": 2,
     "ext_pw_out_channel": 64, "depthwise_separable_out_channel": 64, "nemo_conv_channels": 64,
     "encoder_hash_byte_group_vocab": 64, "adapter_in_dim": 64, "adapter_out_dim": 64, "adapter_input_size": 64,
@@ -40,11 +44,9 @@ INDEXER = {
 }  # fmt: skip
 SLIDING = {
     "swa_num_attention_heads": 4, "swa_num_key_value_heads": 4, "swa_q_lora_rank": 32, "swa_kv_lora_rank": 32,
-    "swa_head_dim": 32, "swa_qk_nope_head_dim": 16, "swa_v_head_dim": 16, "index_topk": 16, "index_head_dim": 16,
-    "index_n_heads": 2,
+    "swa_head_dim": 32, "swa_qk_nope_head_dim": 16, "swa_v_head_dim": 16,
 }  # fmt: skip
-WINDOWS = {"layer_types": ["sliding_attention", "full_attention"] * 2}
-SHARED = {**WINDOWS, "num_kv_shared_layers": 0}
+WINDOWS = {"layer_types": ["sliding_attention", "full_attention"] * 2, "num_kv_shared_layers": 0}
 # Fields of single architectures that must have other values.
 CHANGES: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("granitemoehybrid", "kimi_linear", "bailing_hybrid"), HALF),
@@ -57,15 +59,13 @@ CHANGES: dict[str, dict[str, Any]] = {
     "mamba2": {"num_heads": 8, "n_groups": 2, "state_size": 16},
     "xlstm": {"qk_dim_factor": 1.0, "num_blocks": 4},
     "zaya": {"num_experts_per_tok": 1},
-    "gemma4_assistant": {"backbone_hidden_size": 64},
-    "gemma4_unified_assistant": {"backbone_hidden_size": 64},
-    **dict.fromkeys(("gemma3n_text", "gemma4_text", "gemma4_unified_text"), SHARED),
+    **dict.fromkeys(("gemma3n_text", "gemma4_text", "gemma4_unified_text"), WINDOWS),
     "cohere_compass_text": {"rope_parameters": {"full_attention": {**ROPE, "mrope_section": [2, 3, 3]}}},
     "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0, "rope_theta": 1e4}, "rope_parameters": ROPE},
     "dots3_note_text": SLIDING,
     "dots3_note_vision_encoder": {"mlp_layer_types": ["dense"] * 4},
     "nemotron_h": {"n_groups": 2},
-    **dict.fromkeys(("qwen4_exp_text",), INDEXER),
+    "qwen4_exp_text": INDEXER,
     "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
     "reformer": {"axial_pos_embds": False},
     "xmod": {"default_language": "en_XX"},

@@ -358,7 +358,8 @@ def unshared_ids(
     if target_ids == draft_ids:
         return frozenset()
     differing = target_ids.items() ^ draft_ids.items()
-    added = target.get_added_vocab().keys() | draft.get_added_vocab().keys()
+    tokenizers: tuple[Any, ...] = target, draft
+    added = {token for tokenizer in tokenizers for token in tokenizer.get_added_vocab()}
     if ordinary := sorted({token for token, _ in differing} - added):
         first = ordinary[0]
         example = f"{first!r} is {target_ids.get(first, 'absent')} in the target and {draft_ids.get(first, 'absent')} in the draft"

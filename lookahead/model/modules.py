@@ -97,7 +97,7 @@ def attend(
     return mixed.reshape(batch, heads, rows, value.shape[3]).transpose(1, 2).contiguous(), None
 
 
-def _chunk(module: torch.nn.Module) -> int | None:
+def _chunk(module: Any) -> int | None:
     """Return the length of the chunks to which a layer's attention is limited; None without chunks."""
     kinds = getattr(getattr(module, "config", None), "layer_types", None)
     is_chunked = kinds and kinds[getattr(module, "layer_idx", None) or 0] == "chunked_attention"
@@ -138,7 +138,7 @@ class _IndexedLayer(_ModulesLayer, DynamicIndexedLayer):
         self._index = index
 
     @property
-    def indexer_position_ids(self) -> None:
+    def indexer_position_ids(self) -> Any:
         """Positions of the indexer's keys. Layers that need them are not implemented."""
 
     @indexer_position_ids.setter
@@ -301,7 +301,8 @@ class Modules(Forward):
         """Return whether a pass of several rows continues the state of the pass before."""
         ids, logits = torch.arange(6, device=self.device) + 1, []
         for cuts in ((2, 6), (2, 3, 4, 5, 6)):
-            cache, start = self.new_cache(), 0
+            cache: Any = self.new_cache()
+            start, out = 0, ids
             for stop in cuts:
                 cache.snapshot(range(-1, stop - start - 1), start, start)
                 out = self(ids[start:stop], slice(start, stop), cache, None)

@@ -19,6 +19,7 @@ from transformers import Cache
 from transformers.cache_utils import LinearAttentionCacheLayerMixin
 
 from ..core.tree import is_chain
+from .cache import KeyValueCache
 
 STATEFUL = {"update_conv_state", "update_recurrent_state"}  # methods of a cache that a recurrent layer calls
 
@@ -174,12 +175,10 @@ def _joined(outputs: Sequence[Any]) -> Any:
     return torch.cat(list(outputs), 1)
 
 
-class StateCache:
-    """Added to the class of a cache: recurrent states, and one snapshot of them."""
+class StateCache(KeyValueCache):
+    """A cache with recurrent states and one snapshot of them. `dynamic` is transformers' cache."""
 
-    dynamic: Cache
-    taps: Sequence[int]
-    _states: torch.Tensor
+    dynamic: Any
 
     def __init__(self, *args: Any):
         super().__init__(*args)
@@ -188,7 +187,7 @@ class StateCache:
         self.plan, self._saves = Plan(0, False, None), -1
         self._saved: dict[int, States] = {}
         self._saved_at = -1  # number of tokens that the saved states have read
-        self.dynamic.state_cache = self  # type: ignore[attr-defined]
+        self.dynamic.state_cache = self
 
     def length(self) -> int:
         return self._tokens
@@ -236,6 +235,8 @@ class StateCache:
         self._tokens = other._tokens
         for layer, source in zip(self.dynamic.layers, other.dynamic.layers, strict=True):
             if isinstance(layer, LinearAttentionCacheLayerMixin):
-                layer.__dict__ |= {name: dict(value) for name, value in vars(source).items() if isinstance(value, dict)}
+                vars(layer).update(
+                    {name: dict(value) for name, value in vars(source).items() if isinstance(value, dict)}
+                )
                 layer.device, layer.dtype = source.device, source.dtype
                 States(source).restore(layer)

@@ -20,6 +20,7 @@ from lookahead.model.modules import Modules
 METHODS = ("naive", "ngram", "draft", "tree", "lookahead", "suffix", "self")
 PROBE_S = 0.1
 NOISE = 0.05  # of the draft model
+TIE = 0.02  # logits: a smaller difference is rounding, although a short probe may find less
 NOTHING = Rollback(0)
 K = 4  # drafted tokens
 
@@ -65,7 +66,7 @@ def outcome(kind: str) -> Outcome | None:
         return Outcome(kind, error.hint)
     draft = CachedLM(Modules(build(kind, attention=attention, noise=NOISE, **arguments)))
     texts = dict(_texts(target, draft))
-    naive, margin = texts["naive"], 2 * probed.worst
+    naive, margin = texts["naive"], max(TIE, 2 * probed.worst)
     wrong = [method for method, ids in texts.items() if not _agrees(target, naive, ids, margin)]
     if not _agrees(target, naive, drawn.ids, margin):
         # The cache of some models drops keys that their attention reads. Their text without a cache counts.

@@ -67,7 +67,7 @@ def methods_for(models: Models) -> tuple[str, ...]:
 
 
 def runs_with(cls: type[Drafter] | type[ExternalGenerator], models: Models) -> bool:
-    """Return whether the target can be rolled back by the method. transformers does not roll back recurrent layers."""
+    """Return whether a method runs with the target. transformers does not roll back recurrent layers."""
     return not (issubclass(cls, ExternalGenerator) and cls.rolls_back and models.target.is_recurrent)
 
 

@@ -53,8 +53,8 @@ class Rollback(NamedTuple):
             )
         if self.recurrent:
             parts.append(
-                f"The states of {counted(self.recurrent, 'recurrent layer')} cannot be cut: after a rejection, a snapshot is restored, "
-                "and the next pass reads the accepted tokens again."
+                f"The states of {counted(self.recurrent, 'recurrent layer')} cannot be cut. After a rejection, a snapshot is restored. "
+                "The next pass reads the accepted tokens again."
             )
         if self.row_by_row:
             parts.append("These layers compute the rows of a pass one by one, so drafts save little time.")

@@ -9,6 +9,7 @@ import * as counters from "./figures/counters.js";
 import * as matching from "./figures/matching.js";
 import * as overlap from "./figures/overlap.js";
 import * as pass from "./figures/pass.js";
+import * as state from "./figures/state.js";
 import * as towers from "./figures/towers.js";
 import * as tree from "./figures/tree.js";
 import * as weights from "./figures/weights.js";
@@ -87,6 +88,7 @@ const FIGURES = {
   towers,
   counters,
   tree,
+  state,
 };
 const figure = (data, hooks) => [...FIGURES[data.figure].figure(data), ...classVote(data, hooks)];
 

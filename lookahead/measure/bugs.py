@@ -15,6 +15,7 @@ from ..engine.lane import Lane
 from ..family.models import Models
 from ..trace.race import Race
 from .checks import CHECKS, CORRECT, Finding, Parts
+from .state import NotRestored, Recurrent, Wrapped
 
 TEXT, DISTRIBUTION, SPEED = "text", "distribution", "speed"
 
@@ -23,7 +24,8 @@ TEXT, DISTRIBUTION, SPEED = "text", "distribution", "speed"
 class Bug:
     """A bug with its `description`, its `harm` (to the text, the distribution or only the speed) and the test that fails.
 
-    `rule` is the acceptance rule that the bug needs, "" for any. `in_sketch` is true for bugs of the sketch in lesson 7.
+    `rule` is the acceptance rule that the bug needs, "" for any. `in_sketch` is true for bugs of the sketch in lesson 7. A
+    `recurrent` bug needs a target with a recurrent state.
     """
 
     id: str
@@ -34,6 +36,7 @@ class Bug:
     parts: Parts
     rule: str = ""
     in_sketch: bool = False
+    recurrent: bool = False
 
 
 class NoResidual(Rejection):
@@ -72,21 +75,11 @@ def _of_rejection(broken: type[Rejection]) -> Callable[[Settings], Rule]:
     return lambda settings: broken(settings) if settings.acceptance == Rejection.name else rule_for(settings)
 
 
-class _Wrapped:
-    """A rule, a target or end conditions with some methods replaced."""
-
-    def __init__(self, part: Any):
-        self._part = part
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._part, name)
-
-
 def _altered(broken: Callable[[Rule], Any]) -> Callable[[Settings], Any]:
     return lambda settings: broken(rule_for(settings))
 
 
-class PrefixDropped(_Wrapped):
+class PrefixDropped(Wrapped):
     """After a rejection, append only the correction and drop the tokens accepted before it."""
 
     def verify(self, logits, draft, context):
@@ -97,7 +90,7 @@ class PrefixDropped(_Wrapped):
         return Verification((), verification.token, tests)
 
 
-class BonusLost(_Wrapped):
+class BonusLost(Wrapped):
     """If all drafted tokens are accepted, drop the bonus token."""
 
     def verify(self, logits, draft, context):
@@ -107,14 +100,14 @@ class BonusLost(_Wrapped):
         return Verification(verification.path[:-1], draft.tokens[verification.path[-1]], verification.tests[:-1])
 
 
-class RowsMisread(_Wrapped):
+class RowsMisread(Wrapped):
     """Compare each drafted token with the target's logits of the previous row."""
 
     def verify(self, logits, draft, context):
         return self._part.verify(logits.roll(1, dims=0), draft, context)
 
 
-class NotRolledBack(_Wrapped):
+class NotRolledBack(Wrapped):
     """A target whose cache keeps all rows of a pass unless it is almost full. `cached` counts only accepted rows."""
 
     _rows = _reported = 0
@@ -144,7 +137,7 @@ class NotRolledBack(_Wrapped):
         return self._reported
 
 
-class EosIgnored(_Wrapped):
+class EosIgnored(Wrapped):
     """Check only the last token of a pass for the end of the text."""
 
     def cut(self, prompt, context, emitted):
@@ -152,7 +145,7 @@ class EosIgnored(_Wrapped):
         return len(emitted), finish
 
 
-_SAME_TEXT, _EOS, _SELF_DRAFT, _DISTRIBUTION = CHECKS
+_SAME_TEXT, _EOS, _SELF_DRAFT, _STATE, _DISTRIBUTION = CHECKS
 BUGS: dict[str, Bug] = {
     bug.id: bug
     for bug in (
@@ -175,6 +168,11 @@ BUGS: dict[str, Bug] = {
             "no-rollback", "cache not rolled back",
             "Rejected tokens stay in the target's KV cache, and the model continues as if they were in the text.",
             TEXT, _SAME_TEXT, Parts(target=NotRolledBack),
+        ),
+        Bug(
+            "state-not-restored", "state not restored",
+            "After a rejection, the recurrent state is not restored: it has read the rejected tokens. Acceptance looks healthy, but the text is wrong.",
+            TEXT, _STATE, Parts(state=NotRestored), recurrent=True,
         ),
         Bug(
             "eos-ignored", "EOS ignored",
@@ -215,28 +213,34 @@ def catch(bug: Bug | None, test: str | None = None) -> Iterator[Finding]:
 
 
 class BrokenLane(Lane):
-    """A lane with a bug, which its options name."""
+    """A lane with a bug, which its options name. Without a bug, it is correct; `recurrent` gives its target a recurrent state."""
 
-    def __init__(self, bug: Bug, *arguments: Any):
+    def __init__(self, bug: Bug | None, recurrent: bool, *arguments: Any):
         super().__init__(*arguments)
-        self._bug = bug
+        self._parts, self._recurrent = bug.parts if bug else CORRECT, recurrent
         if not self.reports_drafts:
             hint = "transformers runs its own loop; choose a method that runs in our loop."
             raise MethodError("method", self.method, hint)
-        self.options = {**self.options, "bug": bug.id}
-        self._rule, self._stop = bug.parts.rule(self.settings), bug.parts.stop(self._stop)
+        self.options = {**self.options, "bug": bug.id} if bug else self.options
+        self._rule, self._stop = self._parts.rule(self.settings), self._parts.stop(self._stop)
 
     def _fresh_target(self):
-        return self._bug.parts.target(super()._fresh_target())
+        target = self._parts.target(super()._fresh_target())
+        return Recurrent(target, self._parts.state) if self._recurrent else target
 
 
 class BrokenRace(Race):
     """A race whose last lane has a bug. All other lanes are correct."""
 
-    def __init__(self, bug: Bug, models: Models, prompt: Any, methods: Sequence[Any], options: dict[str, Any]):
+    def __init__(self, broken: Bug, models: Models, prompt: Any, methods: Sequence[Any], options: dict[str, Any]):
         super().__init__(models, prompt, methods, options)
+
+        def lane(bug: Bug | None, lane: Lane) -> Lane:
+            return BrokenLane(bug, broken.recurrent, models, prompt, lane.method, self.settings, lane.options)
+
         *correct, last = self._lanes
-        self._lanes = [*correct, BrokenLane(bug, models, prompt, last.method, self.settings, last.options)]
+        others = [lane(None, each) for each in correct] if broken.recurrent else correct
+        self._lanes = [*others, lane(broken, last)]
 
 
 def race(models: Models, prompt: Any, bug: Bug, methods: Sequence[str] = ("naive", "draft"), **options: Any) -> Race:

@@ -1,4 +1,4 @@
-"""Four tests that every correct decoding loop passes. They run the real loop, rules and drafters with table models.
+"""Five tests that every correct decoding loop passes. They run the real loop, rules and drafters with table models.
 
 `Parts` are the components of a run. The engine's components pass every test. A bug replaces one component.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 from ..core.accept import Rule, rule_for
 from ..core.events import Settings, Step
-from ..core.numbers import count, decimal, significant
+from ..core.numbers import count, decimal, percent, significant
 from ..core.table import TableLM
 from ..drafting import DRAFTERS, Resources
 from ..engine.decode import Request
@@ -19,6 +19,7 @@ from ..engine.fixed_length import FixedLength
 from ..engine.stop_conditions import StopConditions
 from ..trace.agreement import first_difference
 from . import dice
+from .state import Recurrent, State
 
 ODDS = 1e-4  # the probability that a correct rule fails
 K, PROMPT, LENGTH = 4, (1, 2, 3), 40
@@ -27,11 +28,15 @@ MISS = 0.3  # the probability that a row of the draft table differs from the tar
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The components of a run: functions that return the rule for settings, the target and the end conditions."""
+    """The components of a run: functions that return the rule for settings, the target and the end conditions.
+
+    `state` is the class of the recurrent state, if the target has one.
+    """
 
     rule: Callable[[Settings], Rule] = rule_for
     target: Callable[[Any], Any] = lambda target: target
     stop: Callable[[StopConditions], StopConditions] = lambda stop: stop
+    state: type[State] = State
 
 
 CORRECT = Parts()
@@ -61,11 +66,14 @@ def _ids(*arguments: Any) -> list[int]:
     return [token for step in _steps(*arguments) for token in step.emitted]
 
 
-def _steps(parts: Parts, method: str, settings: Settings, draft: TableLM, eos: Sequence[int] = ()) -> Iterator[Step]:
-    rule, cls = parts.rule(settings), DRAFTERS[method]
+def _steps(
+    parts: Parts, method: str, settings: Settings, draft: TableLM, eos: Sequence[int] = (), recurrent: bool = False
+) -> Iterator[Step]:
+    rule, cls, target = parts.rule(settings), DRAFTERS[method], parts.target(TARGET.fresh())
+    target = Recurrent(target, parts.state) if recurrent else target
     stop = parts.stop(StopConditions(frozenset(eos), settings.max_new_tokens, TARGET.context_length))
     drafter = cls(Resources(rule, draft.fresh()), cls.Options())
-    return loop(Request(parts.target(TARGET.fresh()), drafter, FixedLength(K), rule, PROMPT, stop, details=False))
+    return loop(Request(target, drafter, FixedLength(K), rule, PROMPT, stop, details=False))
 
 
 def every_method_writes_the_same_text_as_naive(parts: Parts) -> tuple[bool, str]:
@@ -107,6 +115,21 @@ def self_drafting_is_fully_accepted(parts: Parts) -> tuple[bool, str]:
     return all(len(step.emitted) == K + 1 for step in steps), f"{rate}; {K + 1} are possible."
 
 
+def the_state_is_restored_after_a_rejection(parts: Parts) -> tuple[bool, str]:
+    """With a recurrent target, `draft` must write the same token ids as naive decoding, also after rejected tokens."""
+    settings = Settings(max_new_tokens=LENGTH)
+    naive, drafted = (
+        list(_steps(used, method, settings, NEAR, (), True)) for used, method in ((CORRECT, "naive"), (parts, "draft"))
+    )
+    rate = sum(len(step.path) for step in drafted) / sum(len(step.draft.tokens) for step in drafted)
+    accepted = f"{percent(rate)} of the drafted tokens were accepted"
+    expected, ids = ([token for step in steps for token in step.emitted] for steps in (naive, drafted))
+    at = first_difference(ids, expected)
+    if at is not None:
+        return False, f"token {at + 1} has id {ids[at]}, with naive decoding id {expected[at]}; {accepted}."
+    return True, f"{len(ids)} tokens are the same as with naive decoding; {accepted}."
+
+
 def samples_follow_the_target_distribution(parts: Parts) -> tuple[bool, str]:
     """Tokens written under the rejection rule must have the target's distribution."""
     *_, last = dice.throw(rule=parts.rule)
@@ -120,6 +143,7 @@ CHECKS: dict[str, Callable[[Parts], tuple[bool, str]]] = {  # each returns `pass
         every_method_writes_the_same_text_as_naive,
         eos_inside_an_accepted_run_ends_the_text,
         self_drafting_is_fully_accepted,
+        the_state_is_restored_after_a_rejection,
         samples_follow_the_target_distribution,
     )
 }

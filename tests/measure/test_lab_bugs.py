@@ -14,6 +14,7 @@ from lookahead.measure.checks import CHECKS
 
 pytestmark = pytest.mark.long
 
+TEXT_CHECKS = [name for name in CHECKS if not name.startswith(("self_", "samples_"))]
 PROMPT = "Name: Anna\nAge: 7\nCity: Denver\n\nName: Ben\nAge: 8\nCity: Miami\n\nName: Lily\nAge:"
 
 
@@ -34,7 +35,7 @@ def test_without_a_bug_every_test_passes():
 @pytest.mark.parametrize("bug", BUGS.values(), ids=list(BUGS))
 def test_a_bug_has_the_stated_harm(bug):
     """Text bugs fail a test of the text. With speed and distribution bugs, greedy texts are correct."""
-    text = [next(catch(bug, test)) for test in list(CHECKS)[:2]]
+    text = [next(catch(bug, test)) for test in TEXT_CHECKS]
     if bug.harm == bugs.TEXT:
         assert not all(finding.passed for finding in text)
     else:
@@ -86,7 +87,7 @@ def test_bugs_change_the_text_of_the_bundled_models_only_while_on(models):
         running = bugs.race(models, PROMPT, bug, **{**options, **sampled, "details": True})
         trace = Trace.from_json(finished(running).to_json())
         naive, broken = trace.lanes
-        assert naive.tokens == naive_ids or bug.rule
+        assert naive.tokens == naive_ids or bug.rule or bug.recurrent
         if bug.id in ("no-rollback", "prefix-dropped", "rows-misread"):
             assert broken.tokens != naive.tokens
             assert trace.agreement(1)["identical"] is False

@@ -13,8 +13,10 @@ from models.architectures import build
 from lookahead.core.events import Draft, ModelError, Settings
 from lookahead.core.tree import ancestors
 from lookahead.drafting.base import Drafter
+from lookahead.model.cache import KeyValueCache
 from lookahead.model.lm import CachedLM
 from lookahead.model.modules import ATTENTION, Modules
+from lookahead.model.recurrent import StateCache
 
 pytestmark = pytest.mark.models
 WINDOWS = ("mistral", "gemma2", "gpt_oss", "cohere2")  # windows of 8 tokens
@@ -171,6 +173,17 @@ def test_replayed_tokens_cost_rows_and_no_pass():
         last = step
     assert [count - 1 - len(step.draft) for count, step in zip(rows[1:], hybrid, strict=True)] == replayed
     assert any(replayed) and not all(replayed)
+
+
+def test_the_state_is_restored_after_a_rejection(monkeypatch):
+    def rewind(self, length):
+        self._tokens, self._is_valid = length, True
+        return KeyValueCache.rewind(self, length)
+
+    drafted(HYBRID)  # asserts that the text is naive's
+    monkeypatch.setattr(StateCache, "rewind", rewind)
+    with pytest.raises(AssertionError):
+        drafted(HYBRID)
 
 
 def test_a_layer_that_cannot_continue_a_state_computes_row_by_row():

@@ -15,7 +15,7 @@ from lookahead.trace import assets
 
 pytestmark = pytest.mark.browser
 
-NAMES = ("weights", "pass", "overlap", "matching", "window", "costs", "towers", "counters", "tree")
+NAMES = ("weights", "pass", "overlap", "matching", "window", "costs", "towers", "counters", "tree", "state")
 FIGURES = [(lesson.name[:2], part) for lesson in lessons() for part in lesson.parts if isinstance(part, Figure)]
 PASSES = {lesson: part.model_dump() for lesson, part in FIGURES if part.figure == "pass"}
 RACE = {
@@ -392,6 +392,28 @@ def test_none_is_wider_than_the_page(chromium, size):
             press(host, "3" if lesson != "09" else "8", "verify")
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0], name
     page.close()
+
+
+def test_a_state_is_restored_and_reads_accepted_words_again(page):
+    read = "([step, isBroken]) => modules.state.readAt(step, isBroken)"
+    text, kept, rejected = ["Once", "there", "was"], ["a", "small", "green"], ["frog", "who"]
+    assert page.evaluate(read, [1, False]) == page.evaluate(read, [3, False]) == text, "the snapshot"
+    assert page.evaluate(read, [4, False]) == [*text, *kept, "toad"]
+    assert page.evaluate(read, [4, True]) == [*text, *kept, *rejected, "toad"]
+    assert page.evaluate("modules.state.weightsOf(['a', 'b', 'c'])") == [
+        ["a", pytest.approx(0.81)],
+        ["b", 0.9],
+        ["c", 1],
+    ]
+
+
+def test_the_broken_loop_shows_rejected_words_in_the_state(page):
+    host = mounted(page, "state")
+    for _ in range(3):
+        host.get_by_role("button", name="step: next").click()
+    assert "✕ frog" in host.inner_text() and "≠" not in host.inner_text()
+    press(host, "state not restored")
+    assert "≠ frog" in host.inner_text() and "which are not in the text" in host.inner_text()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -204,7 +204,7 @@ class Figure(Widget):
     that `ask` names before the outcome is shown, makes the draft if `build` is set, and can switch the `bugs` on.
     """
 
-    figure: Literal["weights", "pass", "overlap", "matching", "window", "costs", "towers", "counters", "tree"]
+    figure: Literal["weights", "pass", "overlap", "matching", "window", "costs", "towers", "counters", "tree", "state"]
     text: str = ""
     draft: str = ""
     rules: dict[str, str] = {}

@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
+from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -43,10 +44,18 @@ ROOT = Path(__file__).parent.parent
 POCKET = ROOT / "assets" / "models" / "pocket"
 
 
+# The day of `daily`: workers get it from the process that starts them, so all collect the same tests.
+DAY = int(os.environ.setdefault("LOOKAHEAD_TEST_DAY", str(date.today().day)))
 FAST = "not (models or browser or engines or timed or long)"
 # Fixtures whose tests belong to a tier. Other tests name theirs with a marker.
 TIERS = {"browser": {"chromium", "app"}, "models": {"models"}}
 PATIENT_MS = 60_000  # timeout for pages, because the machine may be busy
+
+
+def daily(cases, parts=3):
+    """Return the cases to test: all of them, or under CI one of `parts` parts, another one on each day."""
+    cases = list(cases)
+    return cases[DAY % parts :: parts] if "CI" in os.environ else cases
 
 
 def pytest_configure(config):

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 import torch
-from conftest import POCKET, ROOT, finished, tiny
+from conftest import POCKET, ROOT, daily, finished, tiny
 from numba.core.codegen import get_host_cpu_features
 from pydantic import TypeAdapter
 
@@ -47,7 +47,7 @@ def properties(folder, **environment):
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("isa", CAPS)
+@pytest.mark.parametrize("isa", daily(CAPS))
 def test_passes_are_bit_exact_under_every_instruction_set(isa, tmp_path):
     """Chains, trees and lanes of every method."""
     measured = properties(tmp_path, ONEDNN_MAX_CPU_ISA=isa, **CAPS[isa])

@@ -8,7 +8,7 @@ import weakref
 from time import perf_counter
 
 import pytest
-from conftest import POCKET, ROOT, emitted, tiny
+from conftest import POCKET, ROOT, daily, emitted, tiny
 from test_hub import swapped
 from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
@@ -40,7 +40,7 @@ def test_loading_again_is_quiet_and_reports_progress(capfd):
     assert [share for _, share in seen] == sorted(share for _, share in seen)
 
 
-@pytest.mark.parametrize("kind", ["llama", "mistral-sliding", "qwen2", "qwen3_next", "gemma", "gpt2"])
+@pytest.mark.parametrize("kind", daily(["llama", "qwen2", "gemma", "mistral-sliding", "qwen3_next", "gpt2"]))
 def test_a_pair_of_folders_races_losslessly(tmp_path, kind):
     target = tiny(kind, tmp_path / "target", layers=3)
     draft = tiny(kind, tmp_path / "draft", layers=1, seed=1)

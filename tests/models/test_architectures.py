@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from datetime import date
-
 import pytest
 import torch
 from architectures import DISTINCT, KINDS
+from conftest import daily
 from outcomes import METHODS, outcome
 from table import documented
 
@@ -15,7 +13,7 @@ from lookahead.model.modules import OTHER
 
 pytestmark = [pytest.mark.models, pytest.mark.long]
 
-PARTS = 3  # under CI, a day tests one of this many parts
+TESTED = daily(KINDS)
 RUNNING = 0.75  # least share of the architectures with a tiny model that run
 DIVERSE = 0.95  # least share of the architectures that run with a diverse text
 
@@ -29,12 +27,7 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
-def tested() -> list[str]:
-    """Return the architectures to test: all of them, or under CI the part of this day."""
-    return KINDS[date.today().day % PARTS :: PARTS] if os.environ.get("CI") else KINDS
-
-
-@pytest.mark.parametrize("kind", tested())
+@pytest.mark.parametrize("kind", TESTED)
 def test_every_method_writes_the_text_of_generate_or_the_architecture_is_refused(kind):
     result = outcome(kind)
     if result is None:  # no tiny model
@@ -47,9 +40,9 @@ def test_every_method_writes_the_text_of_generate_or_the_architecture_is_refused
 
 
 def test_most_architectures_run():
-    outcomes = [result for kind in tested() if (result := outcome(kind))]
+    outcomes = [result for kind in TESTED if (result := outcome(kind))]
     running = [result for result in outcomes if not result.refused]
-    assert len(outcomes) >= 0.9 * len(tested()), "too few tiny models"
+    assert len(outcomes) >= 0.9 * len(TESTED), "too few tiny models"
     assert len(running) >= RUNNING * len(outcomes)
     assert sum(result.distinct >= DISTINCT for result in running) >= DIVERSE * len(running)
 

@@ -25,7 +25,7 @@ from ..core import memory
 from ..core.events import Cancelled, ModelError
 from ..core.numbers import count, counted, size
 from ..core.wording import short_error
-from ..model import llama_config, small_files
+from ..model import llama_config, quantization, small_files
 from ..model.forward import Rollback
 from ..model.heads import files as head_files
 from ..model.shape import Shape
@@ -84,6 +84,7 @@ class InspectedModel:
     files: list[File] = field(default_factory=list)  # to be downloaded from the hub
     bytes: int = 0  # of the stored weights
     architecture: str = ""
+    quantization: str = ""  # the method of quantized weights
     parameters: int = 0
     head: dict[str, Any] | None = None  # the configuration of a trained head, None for a language model
     shape: Shape | None = None  # of a language model that can be used
@@ -347,8 +348,8 @@ def _read_config(inspected: InspectedModel) -> None:
         hint = "it needs custom code (auto_map), which is never run here" if "auto_map" in raw else (
             f"this version of transformers does not support its architecture ({kind or 'none given'})")  # fmt: skip
         raise ModelError("model", inspected.name, f"{hint}; choose a model that transformers supports.")
-    if raw.get("quantization_config"):
-        raise ModelError("model", inspected.name, "its weights are quantized; choose one without quantization.")
+    quantization.options(inspected.folder)
+    inspected.quantization = quantization.method(raw)
     if (plain := llama_config.plain(inspected.folder)) and plain["num_hidden_layers"] <= MAX_PARTS:
         inspected.parameters, inspected.shape = llama_config.parameters(plain), Shape.from_fields(plain.get)
         inspected.rollback = Rollback(inspected.shape.layers)
@@ -379,9 +380,10 @@ def _checks(plan: Plan, limits: Allowed | None, spare_bytes: int) -> list[Check]
         if model.folder and CONFIG in model.sizes:
             model.attempt("code", _read_config)
     checks, reached, rollback = [], True, inspected[0].rollback
+    methods = ", ".join(dict.fromkeys(model.quantization for model in inspected if model.quantization))
     for topic, message in (
         ("hub", "Found, and accessible to this server." if plan.files else "Found."),
-        ("weights", "In safetensors."),
+        ("weights", f"In safetensors{f', quantized with {methods}' if methods else ''}."),
         ("code", "No code other than transformers is needed."),
         ("cache", rollback.sentence if rollback else "Every layer can be rolled back when a draft is rejected."),
     ):

@@ -18,7 +18,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, Pre
 from ..core import memory
 from ..core.events import ModelError
 from ..core.wording import short_error
-from . import small_files
+from . import quantization, small_files
 from .forward import Forward
 from .lm import CachedLM
 from .modules import ATTENTION, CACHES, OTHER, Modules, forward_for, rollback_of
@@ -49,7 +49,7 @@ def load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) ->
         attention = "sdpa"  # torch's fused attention is the fastest on a GPU
     small_files.weight_files(folder)
     generation(folder)
-    options = {"dtype": dtype, "use_safetensors": True, "trust_remote_code": False}
+    options = {"dtype": dtype, "use_safetensors": True, "trust_remote_code": False, **quantization.options(folder)}
     if spread:  # only over GPUs, with memory left for keys and values on each
         most = {i: int(free / memory.SPARE) for i, free in enumerate(memory.gpus())}
         options |= {"device_map": "auto", "max_memory": most}
@@ -58,6 +58,7 @@ def load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) ->
         ignore_mismatched_sizes=True, **options,
     )  # fmt: skip
     require_complete(folder, report)
+    quantization.convert_others(model, dtype)
     if not spread:
         return forward_for(model.to(device).eval())
     if {"cpu", "disk"} & {str(layer_device) for layer_device in model.hf_device_map.values()}:

@@ -5,6 +5,7 @@ import {button, make} from "../page/dom.js";
 import {duration, percent} from "../page/numbers.js";
 import * as candidates from "./candidates.js";
 import * as headDrafting from "./drafting.js";
+import * as experts from "./experts.js";
 import {flow, plain} from "./flow.js";
 import {draftingOf} from "./heads.js";
 import {maskOf} from "./jacobi.js";
@@ -119,10 +120,12 @@ export class Inspector {
     const rows = pass.kind === "drafted" && !hasWindow ? [rowsBox(log, laneIndex, stepIndex, chosen)] : [];
     const rolledBack =
       pass.kind === "drafted" && !hasWindow ? [rollback.view(rollback.rollbackOf(log, laneIndex, stepIndex))] : [];
+    const activated = experts.expertsOf(log, laneIndex, stepIndex);
+    const mixture = activated ? [experts.view(activated)] : [];
     const drafting = draftingOf(log, laneIndex, stepIndex);
     const head = drafting ? [headDrafting.view(drafting)] : [];
     const positions = candidates.positions(pass);
-    const parts = [...head, ...rows, ...rolledBack, ...positions, ...window];
+    const parts = [...head, ...rows, ...rolledBack, ...mixture, ...positions, ...window];
     this.#body.replaceChildren(flowOf(pass), ...parts, heading("Time"), timeBox(pass.time));
     this.#drawCrumbs(log, hasWindow ? -1 : 0);
     // Not `disabled`: a focused button that becomes disabled loses the focus.

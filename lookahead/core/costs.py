@@ -8,7 +8,7 @@ speed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from . import theory
@@ -18,11 +18,15 @@ from .tree import branch_count, depths
 
 @dataclass(frozen=True, slots=True)
 class CostCurve:
-    """Seconds of one model's pass by row count, in rising order. `branching_s` is the extra time of a tree."""
+    """Seconds of one model's pass by row count, in rising order. `branching_s` is the extra time of a tree.
+
+    `experts` are the distinct experts of a mixture that a pass activates, per layer on average; empty without experts.
+    """
 
     rows: tuple[int, ...]
     seconds: tuple[float, ...]
     branching_s: float = 0.0
+    experts: tuple[float, ...] = ()
 
     def pass_s(self, rows: int, branches: int = 1) -> float:
         """Return the seconds of one pass, by linear interpolation and extrapolation."""
@@ -34,7 +38,7 @@ class CostCurve:
 
     def scaled(self, by: float) -> CostCurve:
         """Return the costs of a machine that takes `by` times as long."""
-        return CostCurve(self.rows, tuple(by * s for s in self.seconds), by * self.branching_s)
+        return replace(self, seconds=tuple(by * s for s in self.seconds), branching_s=by * self.branching_s)
 
 
 @dataclass(frozen=True, slots=True)

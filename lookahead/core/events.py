@@ -150,7 +150,8 @@ class Step:
     for each drafted row. `path` has the accepted rows in order, `emitted` the tokens added to the text. Their `origins`
     are "accepted" (drafted tokens), "correction" (the target's token after a rejection) or "bonus" (the target's token
     otherwise, as in naive decoding). `propose_s`, `verify_s` and `other_s` are the seconds of drafting, of the target's
-    pass and of other work. `finish` is None until the last step: "eos", "stop", "length" or "context".
+    pass and of other work. `finish` is None until the last step: "eos", "stop", "length" or "context". `experts` is the number
+    of distinct experts that the rows activated, per layer on average.
     """
 
     kind: str
@@ -165,6 +166,7 @@ class Step:
     verify_s: float = 0.0
     other_s: float = 0.0
     finish: str | None = None
+    experts: float | None = None
 
     @property
     def seconds(self) -> float:

@@ -95,6 +95,10 @@ class Target(LanguageModel, Protocol):
     def batches(self) -> bool:
         """Whether one pass can have rows of several texts."""
 
+    @property
+    def activated_experts(self) -> float | None:
+        """The distinct experts that the rows of the last pass activated, per layer on average; None without experts."""
+
     def can_copy_from(self, other: Any) -> bool:
         """Return whether the cache of `other` can be copied, because this model would compute the same values."""
 

@@ -32,7 +32,7 @@ PrefillProgress = Callable[[float], None]  # called before each part of a long p
 
 
 class Request:
-    """A text to continue. `details` adds the target's likeliest tokens to its steps, without counting the time."""
+    """A text to continue. `details` adds the target's likeliest tokens and its experts to its steps, without counting the time."""
 
     def __init__(
         self, target: Target, drafter: Drafter, policy: DraftPolicy, rule: Rule, prompt: Sequence[int], stop: StopConditions,
@@ -105,13 +105,15 @@ class Request:
         self._drafter.observe(draft, logits, context)
         observed = perf_counter()
 
-        tests = steps.tests_up_to(verification.tests, kept)
+        tests, experts = steps.tests_up_to(verification.tests, kept), None
         if self._details:
             tests = explain(self._rule, logits, draft, context[:-kept], tests)
+            experts = self.target.activated_experts
         self._step = Step(
             kind="verify", index=self._step.index + 1 if self._step else 1, draft=draft, statuses=steps.statuses(draft, tests), path=path,
             emitted=tuple(emitted[:kept]), origins=steps.origins(path, kept, tests), tests=tests,
             propose_s=self.propose_s + observed - committed, verify_s=verify_s, other_s=committed - begin, finish=self.finish,
+            experts=experts,
         )  # fmt: skip
         return self._step
 

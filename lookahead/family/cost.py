@@ -46,9 +46,10 @@ def drift(lm: CachedLM, curve: CostCurve) -> float | None:
     """Return the current time of passes relative to a curve, None if the curve changed its shape. Leaves `lm` empty."""
     rows = curve.rows[min(4, len(curve.rows) - 1)]
     several = _with_replay(lm, rows)
+    tokens = sample(lm.vocab, CONTEXT + several)
     lm.reset()
-    lm.extend([1] * min(CONTEXT, lm.context_length - several))
-    passes = [partial(lm.forward, [1] * n) for n in (1, several)]
+    lm.extend(tokens[: min(CONTEXT, lm.context_length - several)])
+    passes = [partial(lm.forward, tokens[CONTEXT : CONTEXT + n]) for n in (1, several)]
     _, one_s, several_s = interleaved([partial(settle, lm), *passes], REPEATS)
     lm.reset()
     single, multiple = one_s / curve.pass_s(1), several_s / curve.pass_s(rows)
@@ -91,8 +92,7 @@ def measure(lm: CachedLM) -> CostCurve:
 
     For a slow model, only passes of at most `SMALL_ROWS` rows are timed.
     """
-    draws = random.Random(0)
-    tokens = [draws.randrange(lm.vocab) for _ in range(CONTEXT + max(ROWS))]
+    tokens = sample(lm.vocab, CONTEXT + max(ROWS))
     sizes = [n for n in ROWS if CONTEXT + n <= lm.context_length] or [1]
     lm.reset()
     lm.extend(tokens[: min(CONTEXT, lm.context_length - max(sizes))])
@@ -110,12 +110,28 @@ def measure(lm: CachedLM) -> CostCurve:
     chain, tree = forward(branching), partial(lm.forward, branched, _branching(branching))
     _, chain_s, _, branched_s = interleaved([chain, chain, tree, tree], 3 * REPEATS, most_s=REPEATS_S)
     seconds = (*small_s, *interleaved([*map(forward, large)], REPEATS, most_s=REPEATS_S))
+    experts = _experts(lm, [forward(n) for n in (*small, *large)])
     lm.reset()
     if lm.passes.batch_invariant:
         seconds = undisturbed(seconds)
     curve = CostCurve((*small, *large), seconds)
     seconds = tuple(curve.pass_s(_with_replay(lm, rows)) for rows in curve.rows)
-    return CostCurve(curve.rows, seconds, branching_s=max(0.0, branched_s - chain_s))
+    return CostCurve(curve.rows, seconds, max(0.0, branched_s - chain_s), experts)
+
+
+def sample(vocab: int, count: int) -> list[int]:
+    """Return random ids for timed passes. Equal ids would activate too few experts of a mixture."""
+    draws = random.Random(0)
+    return [draws.randrange(vocab) for _ in range(count)]
+
+
+def _experts(lm: CachedLM, passes: Sequence[Callable[[], object]]) -> tuple[float, ...]:
+    """Return the experts that each pass activates, per layer on average; none for a model without experts."""
+    counts = []
+    for work in passes if lm.passes.mixture else ():
+        work()
+        counts.append(lm.activated_experts)
+    return tuple(count for count in counts if count is not None)
 
 
 def _with_replay(lm: CachedLM, rows: int) -> int:
@@ -157,12 +173,12 @@ def measure_drafter(drafter: CachedLM | Head, target: CachedLM, target_curve: Co
     `target_curve` was measured.
     """
     lm, target = _fresh(drafter, target)
-    text = [1] * min(CONTEXT + 1, lm.context_length - LEVELS, target.context_length)
+    text = sample(min(lm.vocab, target.vocab), min(CONTEXT + 1, lm.context_length - LEVELS, target.context_length))
     target.reset()
     target.extend(text[1:])
     if (levels := _level_s(lm, text)) is None:
         lm.extend(lm.sync(text))
-        passes = [lambda n=n: lm.forward([1] * n, [-1] * n) for n in LEVEL_ROWS]
+        passes = [lambda n=n: lm.forward(text[:n], [-1] * n) for n in LEVEL_ROWS]
         levels = interleaved(passes, REPEATS, most_s=REPEATS_S)
     return _in_race(CostCurve(LEVEL_ROWS, tuple(levels)), lm, target, target_curve)
 
@@ -196,9 +212,9 @@ def _level_s(lm: CachedLM | CachedHead, text: Sequence[int]) -> list[float] | No
 
 def _in_race(curve: CostCurve, lm: CachedLM | CachedHead, target: CachedLM, target_curve: CostCurve) -> DrafterCosts:
     """Return the costs of a drafter between passes of the target. `curve` has the costs of the drafter's passes alone."""
-    rule, draws = rule_for(Settings()), random.Random(0)
+    rule = rule_for(Settings())
     cached = min(CONTEXT - 2, lm.context_length - DRAFTED - 1, target.context_length - DRAFTED)
-    prompt = [draws.randrange(lm.vocab) for _ in range(cached)]
+    prompt = sample(lm.vocab, cached)
     longest = min(DRAFTED, lm.longest)
     drafts_s, verify_s, return_s = {1: [], longest: []}, [], []
     target.reset()

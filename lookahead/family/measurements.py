@@ -21,11 +21,12 @@ from ..core.costs import CostCurve, PassCosts
 from .exactness import Exactness
 from .threads import MAX_THREADS
 
-VERSION = 10
+VERSION = 11
 VARIABLE = "LOOKAHEAD_CACHE"
 # Prefixes of environment variables that limit a library's instruction set.
 CAPS = ("ONEDNN_MAX_CPU", "DNNL_MAX_CPU", "ATEN_CPU", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR", "NUMBA_CPU")
 MAX_S = 3600.0  # longest plausible time of a pass
+MAX_EXPERTS = 1e6
 SAMPLE = 1 << 16  # bytes at both ends of a file that are hashed
 
 
@@ -44,6 +45,7 @@ def _rising(curve: CostCurve) -> bool:
     """Return whether the row counts of a curve rise and each has a positive time."""
     rows, seconds = curve.rows, curve.seconds
     is_rising = 0 < len(rows) == len(seconds) and rows[0] >= 1 and [*rows] == sorted({*rows})
+    is_rising &= len(curve.experts) in (0, len(rows)) and all(0 < number < MAX_EXPERTS for number in curve.experts)
     return is_rising and all(0 < s < MAX_S for s in seconds)
 
 

@@ -85,8 +85,8 @@ def llama_model(llama: Llama, folder: str) -> PreTrainedModel:
 def of_model(model: PreTrainedModel) -> Llama | None:
     """See `kernels.of_model`. The model's projections become views of joined weights; `generate` works as before."""
     shape, config = Shape.from_config(model.config), model.config
-    changed = config.attention_bias or config.mlp_bias or getattr(model, "is_quantized", False)
-    plain = isinstance(model, LlamaForCausalLM) and not changed
+    packed = getattr(model, "is_quantized", False)  # modules of other classes compute its products
+    plain = isinstance(model, LlamaForCausalLM) and not (packed or config.attention_bias or config.mlp_bias)
     if not (plain and model.device.type == "cpu" and config._attn_implementation == ATTENTION and supports(shape)):
         return None
     if config.hidden_act != "silu" or config.rope_parameters.get("rope_type", "default") not in STATIC_ROPE:

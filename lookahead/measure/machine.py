@@ -18,7 +18,7 @@ from ..core import memory, processor
 from ..core.numbers import counted, decimal, percent, seconds, size, speed
 from ..core.theory import interpolate
 from ..family import threads
-from ..family.cost import interleaved
+from ..family.cost import interleaved, sample
 from ..family.models import Models
 from ..family.number_format import name_of
 from ..model.lm import CachedLM
@@ -193,7 +193,8 @@ def _visit(lm: CachedLM, combination: Combination, most_s: float) -> list[float]
     with threads.using(combination.threads):
         if min(_timed(lm, [1]) for _ in range(2)) > most_s:
             return None
-        return interleaved([partial(lm.forward, [1] * n) for n in combination.rows], 1)
+        tokens = sample(lm.vocab, combination.rows[-1])
+        return interleaved([partial(lm.forward, tokens[:n]) for n in combination.rows], 1)
 
 
 def _timed(lm: CachedLM, tokens: Sequence[int]) -> float:

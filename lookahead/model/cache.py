@@ -79,6 +79,7 @@ class KeyValueCache:
         self.layers = [CacheLayer(self, number) for number in range(layers)]
         self.capacity = 0  # columns of the buffers from the next pass on
         self.taps = NOTHING  # numbers of the layers whose output is stored
+        self.chosen_experts: Sequence[torch.Tensor] = ()  # of the rows of the last pass; see `experts.Routing`
         self._states, self._state_width = torch.empty(0), 0
 
     def ensure_capacity(self, columns: int) -> None:

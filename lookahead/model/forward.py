@@ -61,6 +61,14 @@ class Rollback(NamedTuple):
         return " ".join(parts)
 
 
+class Mixture(NamedTuple):
+    """The layers of a mixture of experts, the experts of each layer, and those that one row activates."""
+
+    layers: int
+    total: int
+    per_row: int
+
+
 # Each function returns the passes of a transformers model, or None if it does not support the model. `kernels` appends one.
 IMPLEMENTATIONS: list[Callable[[PreTrainedModel], Forward | None]] = []
 
@@ -94,6 +102,11 @@ class Forward(ABC):
     def rollback(self) -> Rollback:
         """How the cache is rolled back; by default, every layer has keys and values only."""
         return Rollback(self.shape.layers)
+
+    @property
+    def mixture(self) -> Mixture | None:
+        """The sizes of a mixture of experts, after the first pass; None if it has none or does not report them."""
+        return None
 
     @property
     def device(self) -> torch.device:

@@ -18,6 +18,7 @@ import torch
 
 from ..core.lm import PREFILL_ROWS, DraftRequest, DraftTree
 from ..core.tree import depths, is_chain
+from . import experts
 from .forward import ALL_ROWS, Forward, Part
 
 if TYPE_CHECKING:
@@ -70,6 +71,10 @@ class CachedLM:
     def eight_bits(self) -> bool:
         """Whether passes of few rows read int8 weights."""
         return self.passes.int8
+
+    @property
+    def activated_experts(self) -> float | None:
+        return experts.activated(self.cache.chosen_experts)
 
     def fresh(self) -> CachedLM:
         """Return the same model with an empty cache."""

@@ -31,7 +31,8 @@ from ..core.events import ModelError
 from ..core.tree import ancestor_mask, depths, is_chain
 from . import recurrent
 from .cache import CacheLayer, KeyValueCache
-from .forward import ALL_ROWS, IMPLEMENTATIONS, Forward, Rollback
+from .experts import Routing
+from .forward import ALL_ROWS, IMPLEMENTATIONS, Forward, Mixture, Rollback
 from .shape import Shape
 
 ATTENTION = "lookahead"
@@ -211,7 +212,7 @@ class Modules(Forward):
     """The passes of a transformers model. Raises `ModelError` if its cache cannot be rolled back."""
 
     def __init__(self, model: PreTrainedModel):
-        self._model, self._rollback = model, rollback_of(model)
+        self._model, self._rollback, self._routing = model, rollback_of(model), Routing(model)
         self.shape = Shape.from_config(model.config)
         self._arguments = inspect.signature(model.forward).parameters.keys()
         self.is_plain = all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
@@ -233,6 +234,10 @@ class Modules(Forward):
     @property
     def rollback(self) -> Rollback:
         return self._rollback
+
+    @property
+    def mixture(self) -> Mixture | None:
+        return self._routing.mixture
 
     @property
     def dtype(self) -> torch.dtype:
@@ -267,6 +272,7 @@ class Modules(Forward):
         with cache.computing(len(ids)):
             out = self._output(ids, positions, cache.dynamic, rows, only, len(cache.taps) > 0)
         self._keep_states(out, cache, start, len(ids))
+        cache.chosen_experts = self._routing.chosen()
         return out.logits[0]
 
     def _output(

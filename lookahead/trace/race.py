@@ -53,6 +53,7 @@ class Recorder:
                 ),
                 pieces=pieces,
                 tests=[self._test(test) for test in step.tests],
+                experts=None if step.experts is None else round(step.experts, 2),
             )
         )  # fmt: skip
         return self.steps[-1]
@@ -126,6 +127,7 @@ class Race(LaneSteps):
             "rule": self.settings.acceptance,
             "costs": self._models.costs_kind(self.settings.costs),
         }
+        mixture = self._models.target.passes.mixture
         return Trace(
             created=self._created,
             version=VERSION,
@@ -136,6 +138,7 @@ class Race(LaneSteps):
                 drafts={role: name for role, name in self._models.names.items() if role in self._models.drafts},
                 heads={kind: self._head(kind) for kind in self._models.heads},
                 rollback=schema.RollbackRecord(**_copied(self._models.target.passes.rollback, *schema.RollbackRecord.model_fields)),
+                experts=mixture and schema.ExpertsRecord(**mixture._asdict()),
             ),
             **_copied(self._models, "exactness"),
             settings=schema.SettingsRecord(**_copied(self.settings, *schema.SettingsRecord.model_fields) | deciding),

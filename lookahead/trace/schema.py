@@ -38,6 +38,7 @@ Name = Annotated[str, Field(max_length=200)]
 ModelSource = Annotated[str, Field(max_length=10_000)]  # a model: a hub name, or folders of any length
 Real = Annotated[float, Field(allow_inf_nan=False, ge=-1e12, le=1e12)]
 Seconds = Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e7)]
+Average = Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e7)]
 NonNegativeInt = Annotated[int, Field(ge=0, lt=1 << 63)]
 Tokens = Annotated[list[Token], Field(max_length=200_000, fail_fast=True)]
 T = TypeVar("T")
@@ -88,6 +89,14 @@ class RollbackRecord(Record):
     recurrent: NonNegativeInt = 0
 
 
+class ExpertsRecord(Record):
+    """The target's layers with a mixture of experts, the experts of each, and those that one row activates."""
+
+    layers: Annotated[NonNegativeInt, Field(ge=1)]
+    total: Annotated[NonNegativeInt, Field(ge=1)]
+    per_row: Annotated[NonNegativeInt, Field(ge=1)]
+
+
 class ModelNames(Record):
     """The models of a race. `drafts` are draft models by role, `heads` trained heads by kind."""
 
@@ -96,6 +105,7 @@ class ModelNames(Record):
     drafts: Annotated[dict[Name, ModelSource], max_entries(64)] = {}
     heads: Annotated[dict[Name, HeadRecord], max_entries(64)] = {}
     rollback: RollbackRecord | None = None  # traces from before December 2026 lack it
+    experts: ExpertsRecord | None = None
 
 
 class SettingsRecord(Record):
@@ -133,11 +143,14 @@ class CurveRecord(Record):
     rows: Annotated[list[Annotated[int, Field(ge=1, le=1 << 20)]], Field(min_length=1, max_length=64, fail_fast=True)]
     seconds: Annotated[list[Seconds], Field(min_length=1, max_length=64, fail_fast=True)]
     branching_s: Seconds | None = None  # traces from before November 2026 lack it
+    experts: Annotated[list[Average], Field(max_length=64, fail_fast=True)] = []
 
     @model_validator(mode="after")
     def _is_curve(self) -> CurveRecord:
         if len(self.rows) != len(self.seconds) or any(a >= b for a, b in pairwise(self.rows)):
             raise ValueError("a cost curve needs increasing row counts, and seconds for each")
+        if len(self.experts) not in (0, len(self.rows)):
+            raise ValueError("a cost curve needs experts for each row count, or none")
         return self
 
 
@@ -224,6 +237,7 @@ class StepRecord(Record):
     other_s: Seconds = 0.0
     finish: Literal["eos", "stop", "length", "context"] | None = None
     drafted: Annotated[int, Field(ge=0, le=4096)] | None = None
+    experts: Average | None = None
 
     @model_validator(mode="after")
     def _agrees(self) -> StepRecord:

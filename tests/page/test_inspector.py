@@ -91,7 +91,7 @@ BODY = '<body><button id="before">before</button><div class="la-timeline"></div>
 
 
 def blank(browser, script=FAKES, **options):
-    names = ("text", "draft", "positions", "time", "pass", "jacobi", "heads", "rollback", "inspector", "card")
+    names = ("text", "draft", "positions", "time", "pass", "jacobi", "heads", "rollback", "experts", "inspector", "card")
     modules = exposed("page/numbers.js", "timeline/log.js", *(f"inspector/{name}.js" for name in names))
     return bare_page(browser, BODY, assets.style("timeline/timeline.css"), modules + script, **options)
 
@@ -302,6 +302,26 @@ def test_rejected_rows_are_cut_and_recurrent_states_are_restored(page):
     page.evaluate("open('greedy', 1, 1)")
     shown = page.locator(".la-i-rollback").inner_text()
     assert "cut: d e" in " ".join(shown.split()) and "read again" not in shown
+
+
+def test_the_experts_that_a_pass_activated_are_shown_with_those_of_one_row(page):
+    experts = """([models, number]) => {
+        const log = logs.greedy();
+        log.header.models = models;
+        log.lanes[1].steps[1].experts = number;
+        return modules.experts.expertsOf(log, 1, 1);
+    }"""
+    mixture = {"experts": {"layers": 12, "total": 32, "per_row": 4}}
+    for models, number in ((None, 11.0), ({}, 11.0), (mixture, None)):  # dense models, and old recordings
+        assert page.evaluate(experts, [models, number]) is None
+    shown = page.evaluate(experts, [mixture, 11.25])
+    assert shown["sentence"].startswith("This pass’s 5 rows activated 11.3 of 32 experts per layer (mean over 12 layers). ")
+    assert "One row activates 4." in shown["sentence"]
+    assert shown["bars"] == [["this pass", 11.25 / 32], ["one row", 4 / 32]]
+    widths = page.evaluate(
+        "shown => [...modules.experts.view(shown).querySelectorAll('.la-i-fill')].map(bar => bar.style.width)", shown
+    )
+    assert widths == ["35.16%", "12.50%"]
 
 
 def test_mask_is_the_ancestors(page):

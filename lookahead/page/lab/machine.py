@@ -6,20 +6,22 @@ from typing import Any
 import gradio as gr
 
 from ...core import processor
-from ...core.costs import DrafterCosts
-from ...core.numbers import decimal, ratio, seconds, size, speed
+from ...core.costs import CostCurve, DrafterCosts
+from ...core.numbers import counted, decimal, ratio, seconds, size, speed
 from ...drafting import DRAFTERS
 from ...family import threads
 from ...family.models import Models
 from ...measure import charts
 from ...measure.machine import Combination, Comparison, PassParts, compare, time_parts
+from ...model.forward import Mixture
 from ...server.state import ServerState
 from ..parts import Follow, Opening, answer_html, exactness, markup, plot, plot_update, prose, split, table
 from ..running import buttons, follow_progress, run_and_stop, with_visitor_models
 
 INTRO = (
     "A pass reads every weight once, even if it has many rows. If reading takes most of the time, further rows cost almost "
-    "nothing. Drafts are verified in these rows. The curve was measured when the app started."
+    "nothing. Drafts are verified in these rows. In a mixture of experts, more rows activate more experts, whose weights must be "
+    "read too. The curve was measured when the app started."
 )
 COMPARE = (
     "<b>Another format, other threads?</b> This measures the target's pass in float32 and bfloat16 with several thread counts, "
@@ -80,10 +82,19 @@ def _facts(models: Models) -> str:
         ["target", f"{models.names['target']}, {size(passes.nbytes)} of weights, {seconds(costs.pass_s(1))} per pass"],
         ["memory read", f"{speed(passes.read_bytes / costs.pass_s(1))} in a one-row pass (weights only)"],
         ["8 rows", f"{decimal(costs.target.ratio(8))} one-row passes, {decimal(costs.target.ratio(8) / 8)} per row"],
+        *_experts(costs.target, passes.mixture),
         *map(list, filter(None, fitted)),
         *(_drafter_facts(models, role, drafter) for role, drafter in costs.drafters.items()),
     ]
     return table(["fact", "value"], rows)
+
+
+def _experts(curve: CostCurve, mixture: Mixture | None) -> list[list[str]]:
+    """Return the row of the table with the experts that passes activate, if the target is a mixture of experts."""
+    if mixture is None or not curve.experts:
+        return []
+    passes = [f"{counted(n, 'row')} {decimal(active)}" for n, active in zip(curve.rows, curve.experts, strict=True)]
+    return [["experts", f"activated of {mixture.total}, per layer: {', '.join(passes)}. Each one's weights must be read."]]
 
 
 def _drafter_facts(models: Models, role: str, drafter: DrafterCosts) -> list[str]:

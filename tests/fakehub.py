@@ -34,7 +34,8 @@ class Repo:
 
     def files(self) -> dict[str, int]:
         """Return sizes in bytes by file name."""
-        return {path.name: path.stat().st_size for path in sorted(self.folder.iterdir())} | self.sizes
+        paths = [path for path in sorted(self.folder.rglob("*")) if path.is_file()]
+        return {str(path.relative_to(self.folder)): path.stat().st_size for path in paths} | self.sizes
 
 
 class FakeHub:
@@ -93,7 +94,7 @@ class FakeHub:
             return self._send(handler, 401, {"X-Error-Code": "RepoNotFound"})
         if parts[0] == "api":
             return self._json(handler, name, repo)
-        return self._file(handler, repo, parts[-1])
+        return self._file(handler, repo, "/".join(parts[4:]))
 
     def _json(self, handler, name: str, repo: Repo) -> None:
         siblings = []
@@ -118,8 +119,10 @@ class FakeHub:
         headers = {"ETag": f'"{_etag(path)}"', "X-Repo-Commit": repo.commit}
         first = 0
         if span := handler.headers.get("Range"):
-            first = int(span.removeprefix("bytes=").partition("-")[0])
-            headers["Content-Range"] = f"bytes {first}-{len(data) - 1}/{len(data)}"
+            first, last = span.removeprefix("bytes=").split("-")
+            first, last = int(first), min(int(last or len(data)), len(data) - 1)
+            headers["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
+            data = data[: last + 1]
         return self._send(handler, 206 if span else 200, headers, data[first:], file in self.stalls)
 
     def _send(self, handler, status: int, headers: dict[str, str], body: bytes = b"", stalls: bool = False) -> None:

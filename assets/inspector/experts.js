@@ -25,6 +25,8 @@ export function expertsOf(log, laneIndex, stepIndex) {
 
 /** The experts of a pass. */
 export function view({bars, sentence}) {
-  const lines = bars.map(([label, share]) => make("div.la-i-timeline", make("span.la-i-label", label), bar(share, "p")));
+  const lines = bars.map(([label, share]) =>
+    make("div.la-i-timeline", make("span.la-i-label", label), bar(share, "p")),
+  );
   return make("section.la-i-experts", heading("Experts"), small(sentence), ...lines);
 }

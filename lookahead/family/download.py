@@ -16,10 +16,21 @@ from pathlib import Path
 from threading import Thread
 from time import monotonic, sleep, time
 
-from huggingface_hub import HfApi, constants, errors, hf_hub_download, scan_cache_dir, try_to_load_from_cache
+from huggingface_hub import (
+    HfApi,
+    constants,
+    errors,
+    get_session,
+    hf_hub_download,
+    hf_hub_url,
+    hf_raise_for_status,
+    scan_cache_dir,
+    try_to_load_from_cache,
+)
 from huggingface_hub.file_download import repo_folder_name
+from huggingface_hub.utils import build_hf_headers
 
-from ..core.events import ModelError
+from ..core.events import Cancelled, ModelError
 from ..core.wording import short_error
 from ..model.small_files import CONFIG, weight_files
 
@@ -46,18 +57,34 @@ class File:
         path = try_to_load_from_cache(self.repo, self.name, revision=self.commit)
         return Path(path) if isinstance(path, str) and self.size in (0, Path(path).stat().st_size) else None
 
+    @property
+    def path(self) -> Path:
+        """The file's path in the cache, also if it is missing."""
+        return cache() / repo_folder_name(repo_id=self.repo, repo_type="model") / "snapshots" / self.commit / self.name
+
+    @property
+    def is_newest(self) -> bool:
+        """Whether the file is in the cache and its commit is the newest one there, which is found without a connection."""
+        return self.cached_path is not None and newest(self.repo, self.name) == self.cached_path
+
 
 def cache() -> Path:
     """Return the folder of the hub's cache."""
     return Path(constants.HF_HUB_CACHE).expanduser()
 
 
+def newest(repo: str, name: str) -> Path | None:
+    """Return a file of the newest snapshot of a repository in the cache, None if it is missing."""
+    path = try_to_load_from_cache(repo, name)
+    return Path(path) if isinstance(path, str) else None
+
+
 def cached(repo: str) -> Path | None:
     """Return the newest snapshot of a repository in the cache, None if its configuration or weights are incomplete."""
-    path = try_to_load_from_cache(repo, CONFIG)
+    path = newest(repo, CONFIG)
     with suppress(ModelError):
-        if isinstance(path, str) and weight_files(Path(path).parent):
-            return Path(path).parent
+        if path and weight_files(path.parent):
+            return path.parent
     return None
 
 
@@ -80,7 +107,7 @@ def download(files: Sequence[File], progress: Callable[[int], None], main: bool 
     `main` also stores the newest commit in the cache, so that the files are found without a connection. If `progress` raises,
     the child process ends within a second. Raises `ModelError`.
     """
-    if all(file.cached_path and (not main or cached(file.repo) == file.cached_path.parent) for file in files):
+    if all(file.is_newest if main else file.cached_path for file in files):
         return
     folders = {cache() / repo_folder_name(repo_id=file.repo, repo_type="model") / "blobs" for file in files}
     before, downloaded, moved_at = _bytes(folders, ABANDONED_S), 0, monotonic()
@@ -111,6 +138,29 @@ def download(files: Sequence[File], progress: Callable[[int], None], main: bool 
     if hint:
         raise ModelError("model", repo, hint)
     progress(_bytes(folders) - before)
+
+
+def first_bytes(file: File, count: int, trusted: bool, waiting: Callable[[int], None]) -> bytes:
+    """Return the first bytes of a file on the hub. `waiting` is called with the bytes so far. Raises `ModelError`.
+
+    If `trusted`, the server's token is used.
+    """
+    headers = {**build_hf_headers(token=None if trusted else False), "Range": f"bytes=0-{count - 1}"}
+    data = bytearray()
+    try:
+        url = hf_hub_url(file.repo, file.name, revision=file.commit)
+        with get_session().stream("GET", url, headers=headers, follow_redirects=True, timeout=STALLED_S) as response:
+            hf_raise_for_status(response)
+            for chunk in response.iter_bytes(CHUNK):
+                data += chunk
+                waiting(len(data))
+                if len(data) >= count:  # the server may send the whole file
+                    break
+    except Cancelled:
+        raise
+    except Exception as error:  # the client raises many types
+        raise to_model_error(file.repo, error) from error
+    return bytes(data[:count])
 
 
 def receive(files: Sequence[File], main: bool = False) -> None:

@@ -25,7 +25,7 @@ from ..core import memory
 from ..core.events import Cancelled, ModelError
 from ..core.numbers import count, counted, size
 from ..core.wording import short_error
-from ..model import llama_config, quantization, small_files
+from ..model import gguf, llama_config, quantization, small_files
 from ..model.forward import Rollback
 from ..model.heads import files as head_files
 from ..model.shape import Shape
@@ -33,15 +33,16 @@ from ..model.small_files import CONFIG, INDEX, WEIGHTS
 from . import download as transfer
 from . import models, number_format, sources, suggested
 from .download import File, cached, to_model_error
-from .sources import Progress
-from .spec import is_folder, members
+from .sources import Progress, portion
+from .spec import is_local, members
 from .suggested import SUGGESTED
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
-LONGEST = 96  # characters of a hub name
+GGUF_NAME = re.compile(rf"({NAME.pattern})/((?:\w[\w.-]*/)*\w[\w.-]*{re.escape(gguf.SUFFIX)})", re.ASCII)
+LONGEST, LONGEST_FILE = 96, 192  # characters of a hub name, and of the location of a GGUF file
 MAX_MODELS = 4  # models in a visitor's spec
 MAX_PARTS = 1000  # layers or experts
 LARGEST_SMALL = 64 << 20  # most bytes of a file that is read before the weights
@@ -49,7 +50,7 @@ SMALL = (
     CONFIG, "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
     "vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "spiece.model", "chat_template.jinja", INDEX,
 )  # fmt: skip
-OTHER = (".bin", ".gguf", ".pth", ".pt", ".h5", ".msgpack", ".safetensors")  # weight files that are not read
+OTHER = (".bin", ".pth", ".pt", ".h5", ".msgpack", ".safetensors")  # weight files that are not read
 COUNTED = ("num_hidden_layers", "num_local_experts", "num_experts", "n_routed_experts")
 HEAD_BYTES = 2  # per number in a head's file
 
@@ -78,6 +79,7 @@ class InspectedModel:
     location: str
     name: str
     folder: Path = Path()  # of the small files; empty until they are found
+    gguf: Path | None = None  # a GGUF file, which may not be downloaded yet
     license: str = ""
     gated: bool = False
     sizes: dict[str, int] = field(default_factory=dict)  # file name -> bytes
@@ -101,9 +103,20 @@ class InspectedModel:
         """Bytes that are not downloaded yet."""
         return sum(file.size for file in self.files if not file.cached_path)
 
+    @property
+    def stored(self) -> str:
+        """How the weights are stored, in words."""
+        if self.gguf:
+            return f"a GGUF file ({self.quantization}), which is converted to safetensors once"
+        return f"safetensors{f', quantized with {self.quantization}' if self.quantization else ''}"
+
     def memory(self, dtype: torch.dtype) -> int:
         """Return the bytes of the weights in this format."""
         return self.parameters * dtype.itemsize
+
+    def written(self, dtype: torch.dtype) -> int:
+        """Return the bytes that are written to convert a GGUF file."""
+        return 0 if self.gguf is None or sources.conversion(self.gguf, dtype).is_dir() else self.memory(dtype)
 
     def attempt(self, topic: str, step: Callable[..., object], *arguments: Any) -> None:
         """Call `step(self, *arguments)`. If it raises, append the error to `faults`; `Cancelled` propagates."""
@@ -144,6 +157,11 @@ class Plan:
         """Bytes that are not downloaded yet."""
         return sum(file.size for file in self.files if not file.cached_path)
 
+    @property
+    def written(self) -> int:
+        """Bytes that are written to convert GGUF files."""
+        return sum(model.written(self.dtype) for model in self.models)
+
     def memory(self, dtype: torch.dtype) -> int:
         return sum(model.memory(dtype) for model in self.models)
 
@@ -160,7 +178,8 @@ def requested(spec: str, limits: Allowed | None) -> dict[str, str]:
     if len(parts) == 1 and sources.FAMILY.fullmatch(parts[0]) and not Path(parts[0]).exists():
         return sources.locations(parts[0])
     for part in parts:
-        if len(part) > LONGEST or not NAME.fullmatch(part) or ".." in part or Path(part).exists():
+        longest = LONGEST_FILE if GGUF_NAME.fullmatch(part) else LONGEST if NAME.fullmatch(part) else 0
+        if len(part) > longest or ".." in part or Path(part).exists():
             hint = 'give hub names, "organization/target+organization/draft"; folders cannot be opened from the page.'
             raise ModelError("models", part, hint)
     if len(parts) > MAX_MODELS:
@@ -187,14 +206,16 @@ def check(
     """
     locations = requested(spec, limits)
     if (source := sources.named(spec.strip())) and source.gguf and not source.local_copy():
-        compute(source.convert, _part(progress, 0, 0.9))
-        progress, locations = _part(progress, 0.9, 1), requested(spec, limits)
+        compute(source.convert, portion(progress, 0, 0.9))
+        progress, locations = portion(progress, 0.9, 1), requested(spec, limits)
     inspected = [InspectedModel(role, location, location) for role, location in locations.items()]
     for i, model in enumerate(inspected):
         report = partial(progress, f"Checking {sources.display_name(model.location)}", i / (len(inspected) + 1))
         report()
         model.attempt("hub", _find, limits is None, lambda _, report=report: report())
-        if model.folder:
+        if model.gguf:
+            model.attempt("weights", _describe, limits is None, compute, lambda _, report=report: report())
+        elif model.folder:
             model.attempt("weights", _find_weights)
     progress("Comparing the tokenizers", len(inspected) / (len(inspected) + 1))
     compiled = False
@@ -234,7 +255,7 @@ def download(plan: Plan, progress: Progress = lambda *_: None) -> dict[str, Path
             hint = f"{source.repo}: {error.hint} Or install it: {source.install}"
             raise ModelError("family", plan.spec, hint) from error
         raise
-    return {model.location: model.folder for model in plan.models if model.folder}
+    return {model.location: model.gguf or model.folder for model in plan.models if model.folder}
 
 
 def load(spec: str = "pocket", progress: Progress = lambda *_: None, *, dtype: str | None = None) -> models.Models:
@@ -246,10 +267,10 @@ def load(spec: str = "pocket", progress: Progress = lambda *_: None, *, dtype: s
     paths, source = map(Path, sources.locations(spec).values()), sources.named(spec)
     if (source and source.local_copy()) or all(path.is_relative_to(sources.BUNDLED) for path in paths):
         return models.load(spec, progress, dtype=dtype)
-    plan = check(spec, dtype=number_format.requested(dtype), progress=_part(progress, 0, 0.02))
+    plan = check(spec, dtype=number_format.requested(dtype), progress=portion(progress, 0, 0.02))
     ready = 0.6 if plan.missing else 0.02
-    folders = download(plan, _part(progress, 0.02, ready))
-    return models.load(plan.spec, _part(progress, ready, 1), dtype=dtype, folder_of=folders)
+    folders = download(plan, portion(progress, 0.02, ready))
+    return models.load(plan.spec, portion(progress, ready, 1), dtype=dtype, folder_of=folders)
 
 
 def fetch(spec: str, progress: Progress = lambda *_: None) -> tuple[str, Path]:
@@ -259,15 +280,11 @@ def fetch(spec: str, progress: Progress = lambda *_: None) -> tuple[str, Path]:
         families = ", ".join(source.family for source in sources.all_sources())
         raise ModelError("family", spec, f"it has nothing to download; choose one of {families}.")
     if not source.local_copy():
-        download(check(spec, progress=_part(progress, 0, 0.1)), _part(progress, 0.1, 1))
+        download(check(spec, progress=portion(progress, 0, 0.1)), portion(progress, 0.1, 1))
     progress("Ready", 1.0)
     copy = source.local_copy()
     assert copy, "the download is complete"
     return copy
-
-
-def _part(progress: Progress, start: float, stop: float) -> Progress:
-    return lambda text, share: progress(text, start + (stop - start) * share)
 
 
 def _find(inspected: InspectedModel, trusted: bool, waiting: Callable[[int], None]) -> None:
@@ -276,27 +293,38 @@ def _find(inspected: InspectedModel, trusted: bool, waiting: Callable[[int], Non
     `waiting` is called during the download. If `trusted`, the location may be any folder, and the server's token is used.
     """
     location, path = inspected.location, Path(inspected.location)
-    if path.is_relative_to(sources.BUNDLED) or sources.source_of(path) or (trusted and is_folder(location)):
-        return _use_folder(inspected, path)
-    if not NAME.fullmatch(location):
+    if path.is_relative_to(sources.BUNDLED) or sources.source_of(path) or (trusted and is_local(location)):
+        return _use_file(inspected, path) if path.is_file() else _use_folder(inspected, path)
+    file = GGUF_NAME.fullmatch(location)
+    if path.suffix == gguf.SUFFIX and not file:
+        raise ModelError("model", location, 'there is no such file; give "organization/repository/file.gguf".')
+    if not file and not NAME.fullmatch(location):
         raise ModelError("model", location, 'it is neither a folder nor a hub name; give "organization/model".')
+    repo, name = file.groups() if file else (location, "")
     try:
-        info = HfApi().model_info(location, files_metadata=True, timeout=10, token=None if trusted else False)
+        info = HfApi().model_info(repo, files_metadata=True, timeout=10, token=None if trusted else False)
     except Exception as error:  # the client raises many types
         status = getattr(getattr(error, "response", None), "status_code", 0)
         rejected = isinstance(error, HFValidationError) or (400 <= status < 500 and status != 429)
-        if not rejected and (copy := cached(location)):
-            return _use_folder(inspected, copy)
+        copy = None if rejected else transfer.newest(repo, name) if file else cached(repo)
+        if copy:
+            return _use_file(inspected, copy) if file else _use_folder(inspected, copy)
         names = [name for pair in SUGGESTED for name in (pair.target, pair.draft)]
-        raise to_model_error(location, error, difflib.get_close_matches(location, names, 1)) from error
+        raise to_model_error(location, error, difflib.get_close_matches(repo, names, 1)) from error
     card = info.card_data or {}
     license = card.get("license_name") or card.get("license") or ""
     inspected.license = ", ".join(license) if isinstance(license, list) else str(license)
     inspected.gated = bool(info.gated)
     inspected.sizes = {sibling.rfilename: sibling.size or 0 for sibling in info.siblings or ()}
+    if file:
+        return _use_hub_file(inspected, File(repo, info.sha or "", name, inspected.sizes.get(name, 0)))
     small = [File(location, info.sha or "", name, inspected.sizes[name]) for name in SMALL if name in inspected.sizes]
     if CONFIG not in inspected.sizes:
-        raise ModelError("model", location, "it has no config.json, so it is incomplete; choose a complete model.")
+        raise ModelError(
+            "model",
+            location,
+            _gguf_files(inspected, location) or "it has no config.json, so it is incomplete; choose a complete model.",
+        )
     if large := [file.name for file in small if file.size > LARGEST_SMALL]:
         raise ModelError("model", location, f"its {large[0]} is implausibly large; choose another model.")
     transfer.download(small, waiting)
@@ -312,6 +340,52 @@ def _use_folder(inspected: InspectedModel, folder: Path) -> None:
     inspected.sizes = {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()}
 
 
+def _use_file(inspected: InspectedModel, path: Path) -> None:
+    """Set the fields from a GGUF file on this machine."""
+    inspected.gguf, inspected.name = path, sources.display_name(inspected.location)
+    inspected.sizes, inspected.bytes = {path.name: path.stat().st_size}, path.stat().st_size
+
+
+def _use_hub_file(inspected: InspectedModel, file: File) -> None:
+    """Set the fields from a GGUF file of a repository, which `inspected.sizes` must list."""
+    if not file.size:
+        other = _gguf_files(inspected, file.repo) or "it has no GGUF files."
+        raise ModelError("model", inspected.location, f"the repository has no such file; {other}")
+    inspected.gguf, inspected.files, inspected.bytes = file.path, [file], file.size
+
+
+def _gguf_files(inspected: InspectedModel, place: str) -> str:
+    """Return a hint with a GGUF file of `place`, a repository or a folder; "" if it has none."""
+    name = next((name for name in sorted(inspected.sizes) if name.endswith(gguf.SUFFIX)), "")
+    return name and f"name a GGUF file, for example {place}/{name}."
+
+
+def _describe(
+    inspected: InspectedModel, trusted: bool, compute: Callable[..., Any], waiting: Callable[[int], None]
+) -> None:
+    """Read a GGUF file's header, and set the fields from it. Raises `ModelError` if transformers cannot read the file."""
+    path, file = inspected.gguf, inspected.files[0] if inspected.files else None
+    assert path, "the file is found"
+
+    def first(count: int) -> bytes:
+        if file and not file.cached_path:
+            return transfer.first_bytes(file, count, trusted, waiting)
+        with path.open("rb") as data:
+            return data.read(count)
+
+    try:
+        found, data = gguf.header(first, inspected.bytes)
+        folder = sources.description(path)
+        if not (folder / CONFIG).is_file():
+            compute(gguf.describe, found, data, folder)
+    except (Cancelled, ModelError):
+        raise
+    except Exception as error:  # libraries raise many types for a damaged file
+        raise gguf.file_error(inspected.name, error) from error
+    inspected.folder, inspected.quantization = folder, found.weights
+    inspected.sizes |= {path.name: path.stat().st_size for path in folder.iterdir()}
+
+
 def _find_weights(inspected: InspectedModel) -> None:
     """Set the size and files of the weights, which are selected as transformers does."""
     if CONFIG not in inspected.sizes:
@@ -321,8 +395,8 @@ def _find_weights(inspected: InspectedModel) -> None:
     if not names:
         other = sorted(name for name in inspected.sizes if name.endswith(OTHER))
         fault = f"its weights are not in model.safetensors but in {other[0]}" if other else "it has no weights"
-        hint = f"{fault}; only safetensors are read. Choose a repository with safetensors."
-        raise ModelError("model", inspected.name, hint)
+        hint = f"{fault}; only safetensors and GGUF files are read. Choose a repository with safetensors."
+        raise ModelError("model", inspected.name, _gguf_files(inspected, inspected.location) or hint)
     usable = {n for n in inspected.sizes if n.endswith(".safetensors") and n == PureWindowsPath(n).name}
     if unusable := [name for name in names if name not in usable]:
         hint = f"its weight file {unusable[0]} is missing; choose another copy of this model."
@@ -349,7 +423,7 @@ def _read_config(inspected: InspectedModel) -> None:
             f"this version of transformers does not support its architecture ({kind or 'none given'})")  # fmt: skip
         raise ModelError("model", inspected.name, f"{hint}; choose a model that transformers supports.")
     quantization.options(inspected.folder)
-    inspected.quantization = quantization.method(raw)
+    inspected.quantization = inspected.quantization or quantization.method(raw)
     if (plain := llama_config.plain(inspected.folder)) and plain["num_hidden_layers"] <= MAX_PARTS:
         inspected.parameters, inspected.shape = llama_config.parameters(plain), Shape.from_fields(plain.get)
         inspected.rollback = Rollback(inspected.shape.layers)
@@ -380,10 +454,10 @@ def _checks(plan: Plan, limits: Allowed | None, spare_bytes: int) -> list[Check]
         if model.folder and CONFIG in model.sizes:
             model.attempt("code", _read_config)
     checks, reached, rollback = [], True, inspected[0].rollback
-    methods = ", ".join(dict.fromkeys(model.quantization for model in inspected if model.quantization))
+    stored = ", and in ".join(dict.fromkeys(model.stored for model in inspected))
     for topic, message in (
         ("hub", "Found, and accessible to this server." if plan.files else "Found."),
-        ("weights", f"In safetensors{f', quantized with {methods}' if methods else ''}."),
+        ("weights", f"In {stored}."),
         ("code", "No code other than transformers is needed."),
         ("cache", rollback.sentence if rollback else "Every layer can be rolled back when a draft is rejected."),
     ):
@@ -394,12 +468,13 @@ def _checks(plan: Plan, limits: Allowed | None, spare_bytes: int) -> list[Check]
     if weights := plan.memory(plan.dtype):
         free, disk, need = memory.free() + spare_bytes, memory.disk_free(transfer.cache()), memory.SPARE * weights
         most = 1e9 * limits.max_model_gb if limits else 0.0
+        new, conversion = plan.missing + plan.written, f", {size(plan.written)} to convert" if plan.written else ""
         in_use = ", in addition to the models in use" if limits else ""
         for topic, message, fails, hint in (
             ("memory", f"About {size(need)} with working memory; {size(free)} are free{in_use}.",
              need > free, f"it needs about {size(need)} of memory and {size(free)} are free"),
-            ("disk", f"{size(plan.missing)} to download, {size(disk)} free." if plan.missing else "Nothing to download.",
-             plan.missing > 0.98 * disk, f"{size(plan.missing)} are to be downloaded and {size(disk)} of the disk are free"),
+            ("disk", f"{size(plan.missing)} to download{conversion}, {size(disk)} free." if new else "Nothing to download.",
+             new > 0.98 * disk, f"{size(plan.missing)} are to be downloaded{conversion} and {size(disk)} of the disk are free"),
             ("host", f"Allowed here: up to {size(most)} of weights." if most else "Allowed here.",
              0 < most < weights, f"its weights take {size(weights)} in memory, and the host of this server allows {size(most)}"),
         ):  # fmt: skip

@@ -1,7 +1,7 @@
 """Families in memory: bundled families, pairs from the hub, and local folders.
 
 `load` resolves a spec to folders, reads tokenizers and weights, and measures exactness and costs. All models must have the same
-token for each id, and caches that can be rolled back. No remote code is run, and only safetensors are read. A family is on one
+token for each id, and caches that can be rolled back. No remote code is run, and only safetensors and GGUF files are read. A family is on one
 GPU; a target that is too large for one GPU is spread over all GPUs, layer by layer.
 """
 
@@ -34,7 +34,7 @@ from ..model.heads.shape import KINDS
 from ..model.lm import CachedLM
 from . import capture, cost, exactness, measurements, number_format, sources, threads, typical
 from .measurements import Measured
-from .sources import Progress
+from .sources import Progress, portion
 from .typical import Typical
 
 MAX_MEASUREMENTS = 3  # attempts to measure plausible costs
@@ -137,13 +137,17 @@ def load(
     """Load a family and measure it, or check stored measurements.
 
     `dtype` is "bfloat16" or "float32"; None is the default format. `folder_of` maps hub names to folders with their
-    files; transformers resolves other hub names. Raises `ModelError` if a model is missing, cannot be rolled back, does
+    files, or to GGUF files, which are converted; transformers resolves other hub names. Raises `ModelError` if a model is missing, cannot be rolled back, does
     not match the target or fails in a pass. Raises `SettingsError` for an unknown format.
     """
     locations = sources.locations(spec)
     with _as_model_errors(sources.display_name(locations["target"])):  # the first passes may raise any type
-        family = _resolve(spec, locations, folder_of or {})
         requested = number_format.requested(dtype)
+        folders = {**(folder_of or {})}
+        if files := {location: path for location, path in folders.items() if path.is_file()}:
+            folders |= _converted(files, folders[locations["target"]], requested, portion(progress, 0.0, 0.5))
+            progress = portion(progress, 0.5, 1.0)
+        family = _resolve(spec, locations, folders)
         name = number_format.name_of(requested) if requested else None
         key = measurements.key([*family.folders.values(), *family.heads.values()], name)
         stored = measurements.read(key)
@@ -152,6 +156,20 @@ def load(
         measurements.write(key, models.measured)
         progress("Ready", 1.0)
         return models
+
+
+def _converted(
+    files: Mapping[str, Path], target: Path, requested: torch.dtype | None, progress: Progress
+) -> dict[str, Path]:
+    """Return the folders into which GGUF files are converted, in the format of the family; `target` is its folder or file."""
+    folder = sources.description(target) if target.is_file() else target
+    dtype = requested or number_format.default(memory.device(), kernels.compiles(folder))
+    folders = {}
+    for number, (location, path) in enumerate(files.items()):
+        share = portion(progress, number / len(files), (number + 1) / len(files))
+        with _as_model_errors(sources.display_name(location)):
+            folders[location] = sources.converted(path, dtype, share)
+    return folders
 
 
 @contextmanager

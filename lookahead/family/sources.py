@@ -1,25 +1,27 @@
-"""Bundled families whose target is not bundled: it comes from a Python package with a GGUF file, or from the hub.
+"""Locations of models: a folder, a hub name, or a GGUF file in a folder or on the hub ("org/repo/file.gguf").
 
-The file `target.json` in the family's folder names both sources. A GGUF file is converted once to safetensors in bfloat16, in a
-folder below LOOKAHEAD_CACHE. A location is a folder or a hub name.
+The target of a bundled family may come from a Python package with a GGUF file, or from the hub. The file `target.json` in the
+family's folder names both. A GGUF file is converted once to safetensors, in a folder below LOOKAHEAD_CACHE.
 """
 
-import os
+import hashlib
 import re
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
+import torch
+
 from ..core.events import Cancelled, ModelError
 from ..core.folders import ASSETS
 from ..core.wording import short_error
-from ..model import small_files
+from ..model import gguf, small_files
 from ..model.small_files import CONFIG
 from . import download, measurements
-from .spec import is_folder, members
+from .number_format import name_of
+from .spec import is_local, members
 
 BUNDLED = ASSETS / "models"
 FAMILY = re.compile(r"\w[\w-]{0,63}", re.ASCII)  # names of bundled families
@@ -41,8 +43,8 @@ class RemoteSource:
 
     @property
     def gguf(self) -> Path | None:
-        """The path of the package's file, None if the package or the package `gguf` is not installed."""
-        if find_spec(self.package) is None or find_spec("gguf") is None:
+        """The path of the package's file, None if the package is not installed."""
+        if find_spec(self.package) is None:
             return None
         folders = find_spec(self.package).submodule_search_locations or ()
         return next((path for folder in folders if (path := Path(folder) / self.file).is_file()), None)
@@ -54,7 +56,7 @@ class RemoteSource:
             number = version(self.package)
         except PackageNotFoundError:
             number = "unknown"
-        return measurements.folder() / "models" / Path(self.file).stem.split(".")[0] / f"{self.package}-{number}"
+        return _models() / Path(self.file).stem.split(".")[0] / f"{self.package}-{number}"
 
     def local_copy(self) -> tuple[str, Path] | None:
         """Return `PACKAGE` or `HUB` and the target's folder, None if no copy can be loaded."""
@@ -67,20 +69,20 @@ class RemoteSource:
         """Convert the package's file to safetensors. Raises `ModelError`."""
         folder, path = self.converted, self.gguf
         try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=folder.parent, suffix=".part", ignore_cleanup_errors=True) as part:
-                _write(path, Path(part), lambda share: progress(f"Converting {path.name}", share))
-                os.chmod(part, 0o755)
-                os.replace(part, folder)
+            gguf.convert(path, folder, torch.bfloat16, lambda share: progress(f"Converting {path.name}", share))
         except Cancelled:
             raise
         except OSError as error:
-            if self.local_copy() is None:  # otherwise another process has converted it
-                hint = f"it cannot be written to {folder.parent} ({error.strerror or error}); free some space, or set LOOKAHEAD_CACHE."
-                raise ModelError("models", self.family, hint) from error
+            hint = f"it cannot be written to {folder.parent} ({error.strerror or error}); free some space, or set LOOKAHEAD_CACHE."
+            raise ModelError("models", self.family, hint) from error
         except Exception as error:  # libraries raise many types for a damaged file
             hint = f"{path.name} cannot be converted ({short_error(error)}); install {self.package} again."
             raise ModelError("models", self.family, hint) from error
+
+
+def portion(progress: Progress, start: float, stop: float) -> Progress:
+    """Return the progress of a part of the work, from the share `start` to `stop` of the whole."""
+    return lambda text, share: progress(text, start + (stop - start) * share)
 
 
 def bundled() -> list[str]:
@@ -122,7 +124,7 @@ def locations(spec: str) -> dict[str, str]:
         drafters = sorted({path.parent.name for path in folder.glob("*/config.json")} - {"target"})
         copy = source.local_copy() if source else ("", folder / "target")
         return {"target": str(copy[1]) if copy else source.repo} | {role: str(folder / role) for role in drafters}
-    if len(parts) == 1 and "/" not in spec and not is_folder(spec):
+    if len(parts) == 1 and "/" not in spec and not is_local(spec):
         have = ", ".join(bundled()) or "none"
         raise ModelError("models", spec, f'no such bundled family (available: {have}); or give "org/target+org/draft".')
     return {"target" if i == 0 else "draft" if i == 1 else f"draft{i}": part for i, part in enumerate(parts)}
@@ -131,24 +133,36 @@ def locations(spec: str) -> dict[str, str]:
 def display_name(location: str) -> str:
     """Return a name for display: a hub name, the name of a bundled model, or the last two parts of a folder."""
     path = Path(location)
-    if is_folder(location) and (source := source_of(path)):
+    if is_local(location) and (source := source_of(path)):
         return source.repo
     if path.is_relative_to(BUNDLED):  # trained partly on output of Llama 3.1, whose license requires this name
         return f"Llama-{path.parent.name} {path.name}"
-    return f"{path.parent.name}/{path.name}" if is_folder(location) else location
+    return f"{path.parent.name}/{path.name}" if is_local(location) else location
 
 
-def _write(path: Path, folder: Path, progress: Callable[[float], None]) -> None:
-    """Write a GGUF file's tokenizer and weights in the format of transformers."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+def _models() -> Path:
+    """Return the folder of converted models."""
+    return measurements.folder() / "models"
 
-    progress(0.1)
-    AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name, trust_remote_code=False).save_pretrained(folder)
-    progress(0.4)
-    dequantized = GgufConfig(dequantize=True)  # quantized weights cannot be saved
-    model = AutoModelForCausalLM.from_pretrained(
-        path.parent, gguf_file=path.name, quantization_config=dequantized, dtype=torch.bfloat16, trust_remote_code=False
-    )
-    progress(0.9)
-    model.save_pretrained(folder)
+
+def description(file: Path) -> Path:
+    """Return the folder for the configuration and the tokenizer of a GGUF file, which may not be downloaded yet."""
+    identity = str(file)  # in the hub's cache, the path contains the commit
+    if not file.is_relative_to(download.cache()):
+        status = file.stat()
+        identity = f"{file.resolve()} {status.st_size} {status.st_mtime_ns}"
+    return _models() / "gguf" / hashlib.sha256(identity.encode()).hexdigest()[:24]
+
+
+def conversion(file: Path, dtype: torch.dtype) -> Path:
+    """Return the folder for a GGUF file's model with weights in this format."""
+    folder = description(file)
+    return folder.with_name(f"{folder.name}-{name_of(dtype)}")
+
+
+def converted(file: Path, dtype: torch.dtype, progress: Progress) -> Path:
+    """Convert a GGUF file if necessary, and return the folder. Raises `ModelError`, and any error of transformers."""
+    folder = conversion(file, dtype)
+    if not (folder / CONFIG).is_file():
+        gguf.convert(file, folder, dtype, lambda share: progress(f"Converting {file.name}", share))
+    return folder

@@ -1,6 +1,6 @@
-"""Specs of families: "pocket", or "target+draft+...", each a hub name or a folder. Several families: "a,b".
+"""Specs of families: "pocket", or "target+draft+...", each a hub name, a folder or a GGUF file. Several families: "a,b".
 
-The name of a folder may contain the separators. The longest part that names an existing folder is one name.
+A path may contain the separators. The longest part that is the path of an existing folder or GGUF file is one name.
 """
 
 from collections.abc import Callable
@@ -9,18 +9,19 @@ from pathlib import Path
 
 def families(text: str) -> list[str]:
     """Return the specs in a comma-separated list, without duplicates."""
-    return list(dict.fromkeys(_split(text, ",", lambda spec: all(map(is_folder, members(spec))))))
+    return list(dict.fromkeys(_split(text, ",", lambda spec: all(map(is_local, members(spec))))))
 
 
 def members(spec: str) -> list[str]:
     """Return the names in a spec, the target's first. Between two adjacent separators, the name is empty."""
-    return _split(spec, "+", is_folder)
+    return _split(spec, "+", is_local)
 
 
-def is_folder(name: str) -> bool:
-    """Return whether this is the name of an existing folder."""
+def is_local(name: str) -> bool:
+    """Return whether this is the path of an existing folder or GGUF file."""
+    path = Path(name)
     try:
-        return Path(name).is_dir()
+        return path.is_dir() or (path.suffix == ".gguf" and path.is_file())
     except (OSError, ValueError):  # the name is too long, or has a null character
         return False
 

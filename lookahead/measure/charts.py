@@ -267,7 +267,9 @@ def cost_curve(curve: CostCurve, dark: bool = False) -> go.Figure:
     chart, rows = Chart(dark, "rows in a pass", "cost (one-row passes)"), curve.rows
     for name, costs, dash in (("free rows", [1] * len(rows), DOTTED), ("rows at full cost", rows, DASHED)):
         chart.line(rows, costs, name, chart.ink["quiet"], dash, 1.5, hoverinfo="skip")
-    mixed, experts = (", %{customdata[1]:.1f} experts per layer", curve.experts) if curve.experts else ("", curve.seconds)
+    mixed, experts = (
+        (", %{customdata[1]:.1f} experts per layer", curve.experts) if curve.experts else ("", curve.seconds)
+    )
     chart.line(
         rows, [curve.ratio(n) for n in rows], HERE, **_measured(chart),
         customdata=[(1e3 * s, number) for s, number in zip(curve.seconds, experts, strict=True)],

@@ -36,7 +36,9 @@ class Routing:
         return [chosen for chosen in self._chosen if chosen is not None]
 
 
-def _store(chosen: list[torch.Tensor], layer: int, module: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> None:
+def _store(
+    chosen: list[torch.Tensor], layer: int, module: torch.nn.Module, arguments: tuple[torch.Tensor, ...]
+) -> None:
     chosen[layer] = arguments[1]  # after the hidden states
 
 

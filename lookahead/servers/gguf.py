@@ -1,4 +1,4 @@
-"""Write a plain Llama as a GGUF file in float16, for llama.cpp.
+"""Write a plain Llama as a GGUF file in float16, for llama.cpp. `model/gguf.py` reads such files.
 
 Source: llama.cpp's conversion of LlamaForCausalLM. llama.cpp's rotary embedding rotates neighboring numbers of a head, and
 transformers' rotates its two halves. So the rows of queries and keys are reordered.
@@ -7,10 +7,11 @@ transformers' rotates its two halves. So the rows of queries and keys are reorde
 import json
 from pathlib import Path
 
+import gguf
 import numpy as np
 from safetensors.torch import load_file
 
-from ..core.events import ModelError, SettingsError
+from ..core.events import ModelError
 from ..model import llama_config
 from ..model.shape import Shape
 
@@ -18,12 +19,8 @@ from ..model.shape import Shape
 def write(folder: str, path: Path) -> Path:
     """Write the model in a folder to `path`, and return `path`.
 
-    Raises `SettingsError` if the package `gguf` is not installed, and `ModelError` if the model is not a plain Llama.
+    Raises `ModelError` if the model is not a plain Llama.
     """
-    try:
-        import gguf
-    except ImportError:
-        raise SettingsError("llama-server", "gguf", "it is needed to convert models: pip install gguf.") from None
     config, weights = llama_config.plain(folder), {}
     for file in Path(folder).glob("*.safetensors"):
         weights |= load_file(file)

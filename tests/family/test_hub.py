@@ -31,7 +31,9 @@ from lookahead.family import download, hub
 from lookahead.family.hub import InspectedModel
 from lookahead.family.models import load as load_measured
 from lookahead.family.suggested import SUGGESTED, fitting
+from lookahead.model import gguf as model_gguf
 from lookahead.server.limits import Limits
+from lookahead.servers import gguf
 
 pytestmark = [pytest.mark.models, pytest.mark.long]
 
@@ -128,7 +130,8 @@ def test_tied_weights_count_once(tmp_path, fake):
 @pytest.mark.parametrize(
     "spec",
     ["/etc/passwd", "../..", "..", ".", "~", "~/models", "a\\b", "C:\\models", "assets/models", "tests/conftest.py", "org/../etc", "./org/x",
-     "a/b/c", "org/name@main", "org/na me", "file:///etc", "https://huggingface.co/org/x", "org/x+/etc", "org/x+../y", "org/é", "o" * 90 + "/long-name", "x" * 5000, "org/\0"],
+     "a/b/c", "/etc/x.gguf", "../x.gguf", "org/../x/m.gguf", "./org/x/m.gguf", "org/x/../m.gguf", "https://x.org/m.gguf",
+     "org/x/m.gguf@main", "org/x/m.GGUF", "org/x/" + "m" * 200 + ".gguf", "org/name@main", "org/na me", "file:///etc", "https://huggingface.co/org/x", "org/x+/etc", "org/x+../y", "org/é", "o" * 90 + "/long-name", "x" * 5000, "org/\0"],
 )  # fmt: skip
 def test_a_visitor_cannot_name_a_folder(spec, fake):
     with pytest.raises(ModelError, match="give hub names") as caught:
@@ -155,6 +158,15 @@ def test_a_visitor_may_name_the_bundled_family(fake):
         inspect("+".join(["org/target"] * 5))
 
 
+def test_a_visitor_cannot_name_a_gguf_file_of_the_server(fake, gguf_repo, monkeypatch):
+    monkeypatch.chdir(gguf_repo.parent)
+    (gguf_repo.parent / "org" / "gguf").mkdir(parents=True)
+    (gguf_repo.parent / "org" / "gguf" / "m.gguf").write_bytes(b"secret")
+    with pytest.raises(ModelError, match="give hub names"):
+        inspect("org/gguf/m.gguf")
+    assert not fake.log
+
+
 def test_the_limits_of_the_host(fake):
     with pytest.raises(ModelError, match="switched loading off"):
         inspect("org/target+org/draft", limits=Limits(loading="none"))
@@ -176,6 +188,71 @@ def test_the_host_may_give_folders(folders, fake):
     assert plan.refused is None
     assert not plan.missing
     assert not fake.log
+
+
+@pytest.fixture
+def gguf_repo(fake, folders, tmp_path, monkeypatch):
+    """A repository with GGUF files only. Converted models are in a temporary folder."""
+    monkeypatch.setenv("LOOKAHEAD_CACHE", str(tmp_path / "measured"))
+    folder = tmp_path / "gguf"
+    (folder / "sub").mkdir(parents=True)
+    gguf.write(folders["llama"][0], folder / "m.gguf")
+    gguf.write(folders["llama"][1], folder / "sub" / "draft.gguf")
+    (folder / "m-00001-of-00002.gguf").write_bytes(b"GGUF" + bytes(20))
+    fake.add("org/gguf", folder)
+    return folder
+
+
+def test_a_gguf_file_is_checked_by_its_header_then_downloaded_and_converted(fake, gguf_repo, folders, monkeypatch):
+    monkeypatch.setattr(model_gguf, "FIRST_BYTES", 1000)
+    spec, sizes = (
+        "org/gguf/m.gguf+org/gguf/sub/draft.gguf",
+        [(gguf_repo / name).stat().st_size for name in ("m.gguf", "sub/draft.gguf")],
+    )
+    plan = inspect(spec)
+    assert plan.refused is None and plan.missing == sum(sizes)
+    assert [model.license for model in plan.models] == ["apache-2.0"] * 2
+    assert messages(plan)["weights"] == "In a GGUF file (F16), which is converted to safetensors once."
+    assert "the same in all models" in messages(plan)["vocabulary"]
+    spans = fake.requested_ranges("/m.gguf")
+    assert spans[0] == "bytes=0-999" and len(spans) > 1
+    assert all(int(span.rpartition("-")[2]) < sizes[0] / 2 for span in spans), "the weights are not read"
+    inspect(spec)
+    hub.download(plan)
+    assert None in fake.requested_ranges("/m.gguf")
+    loaded = hub.load(spec)
+    assert loaded.names == {"target": "org/gguf/m.gguf", "draft": "org/gguf/sub/draft.gguf"}
+    naive, drafted = (
+        emitted(lookahead.decode(loaded, "Once", method, max_new_tokens=16)) for method in ("naive", "draft")
+    )
+    assert naive == drafted and len(naive) == 16
+    fake.down = 503  # without a connection, the copy in the cache is used
+    assert inspect(spec).refused is None and not inspect(spec).missing
+
+
+def test_a_server_that_ignores_ranges_sends_no_more_than_the_header(fake, gguf_repo, monkeypatch):
+    chunks, whole = [], fake._file
+    monkeypatch.setattr(
+        fake, "_file", lambda handler, *rest: (handler.headers.__delitem__("Range"), whole(handler, *rest))
+    )
+    monkeypatch.setattr(download, "CHUNK", 1 << 12)
+    file = download.File("org/gguf", fake.repos["org/gguf"].commit, "m.gguf", 0)
+    assert download.first_bytes(file, 5000, False, chunks.append) == (gguf_repo / "m.gguf").read_bytes()[:5000]
+    assert chunks == [4096, 8192]
+
+
+def test_gguf_files_that_cannot_be_used_are_refused_before_a_download(fake, gguf_repo, tmp_path):
+    name = "name a GGUF file, for example org/gguf/m-00001-of-00002.gguf"
+    assert name in str(inspect("org/gguf").refused)
+    assert f"the repository has no such file; {name}" in str(inspect("org/gguf/other.gguf").refused)
+    assert "the repository has no such file; it has no GGUF files" in str(inspect("org/target/m.gguf").refused)
+    assert "there is no such file" in str(inspect("org/m.gguf").refused)
+    assert "the hub shows no such model" in str(inspect("org/none/m.gguf").refused)
+    assert "version 0 of the format" in str(inspect("org/gguf/m-00001-of-00002.gguf").refused)
+    fake.repos["org/gguf"].sizes["m.gguf"] = 1 << 20
+    assert "it is truncated" in str(inspect("org/gguf/m.gguf").refused)
+    fake.faults["m.gguf"] = 503
+    assert "the hub cannot be reached" in str(inspect("org/gguf/m.gguf").refused)
 
 
 # ---------------------------------------------------------------- errors
@@ -239,7 +316,10 @@ def test_custom_code_is_never_run(fake, folders, tmp_path):
 
 def test_quantized_weights_and_unsupported_architectures_are_refused(fake, folders, tmp_path):
     fake.add("org/awq", changed(folders["llama"][0], tmp_path / "awq", quantization_config={"quant_method": "awq"}))
-    assert "quantized" in str(inspect("org/awq").refused)
+    assert "quantized with awq, which needs more than torch" in str(inspect("org/awq").refused)
+    eight_bits = {"quant_method": "fp8", "weight_block_size": [32, 32]}
+    fake.add("org/fp8", changed(folders["llama"][0], tmp_path / "fp8", quantization_config=eight_bits))
+    assert messages(inspect("org/fp8"))["weights"] == "In safetensors, quantized with fp8."
     fake.add("org/t5", changed(folders["llama"][0], tmp_path / "t5", model_type="t5"))
     assert "cannot be used" in str(inspect("org/t5").refused)
     fake.add("org/bloom", changed(folders["llama"][0], tmp_path / "bloom", model_type="bloom"))

@@ -10,6 +10,7 @@ import torch
 from conftest import POCKET, emitted
 from fakehub import serving
 from huggingface_hub import constants
+from transformers import PreTrainedModel
 
 import lookahead
 from lookahead import ModelError, kernels
@@ -141,7 +142,7 @@ def test_an_interrupted_conversion_leaves_no_files(package, tmp_path, monkeypatc
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(sources, "_write", fail)
+    monkeypatch.setattr(PreTrainedModel, "save_pretrained", fail)
     with pytest.raises(ModelError, match="No space left on device"):
         hub.fetch("other")
     assert not list((tmp_path / "cache" / "models").rglob("*.part"))

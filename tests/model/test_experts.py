@@ -1,6 +1,7 @@
 """Mixtures of experts: the experts that a pass activates are those that its routers select, and more rows activate more."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -51,7 +52,7 @@ def routed(folder, texts):
 
 
 def test_activated_experts_are_those_of_the_routers(folder):
-    lm, kind = read(folder), json.loads(open(f"{folder}/config.json").read())["model_type"]
+    lm, kind = read(folder), json.loads(Path(folder, "config.json").read_text())["model_type"]
     assert lm.passes.mixture is None and lm.activated_experts is None
     lm.extend(TEXT)
     lm.forward(TREE, PARENTS)

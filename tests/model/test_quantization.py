@@ -181,7 +181,7 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("settings, message", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(("settings", "message"), REFUSED.values(), ids=REFUSED)
 def test_other_methods_are_refused_by_name_before_weights_are_read(settings, message, tmp_path):
     folder = configured(tiny("qwen3", tmp_path), settings)
     (tmp_path / "model.safetensors").write_bytes(b"not read")

@@ -91,7 +91,19 @@ BODY = '<body><button id="before">before</button><div class="la-timeline"></div>
 
 
 def blank(browser, script=FAKES, **options):
-    names = ("text", "draft", "positions", "time", "pass", "jacobi", "heads", "rollback", "experts", "inspector", "card")
+    names = (
+        "text",
+        "draft",
+        "positions",
+        "time",
+        "pass",
+        "jacobi",
+        "heads",
+        "rollback",
+        "experts",
+        "inspector",
+        "card",
+    )
     modules = exposed("page/numbers.js", "timeline/log.js", *(f"inspector/{name}.js" for name in names))
     return bare_page(browser, BODY, assets.style("timeline/timeline.css"), modules + script, **options)
 
@@ -315,13 +327,15 @@ def test_the_experts_that_a_pass_activated_are_shown_with_those_of_one_row(page)
     for models, number in ((None, 11.0), ({}, 11.0), (mixture, None)):  # dense models, and old recordings
         assert page.evaluate(experts, [models, number]) is None
     shown = page.evaluate(experts, [mixture, 11.25])
-    assert shown["sentence"].startswith("This pass’s 5 rows activated 11.3 of 32 experts per layer (mean over 12 layers). ")
+    assert shown["sentence"].startswith(
+        "This pass’s 5 rows activated 11.3 of 32 experts per layer (mean over 12 layers). "
+    )
     assert "One row activates 4." in shown["sentence"]
     assert shown["bars"] == [["this pass", 11.25 / 32], ["one row", 4 / 32]]
     widths = page.evaluate(
         "shown => [...modules.experts.view(shown).querySelectorAll('.la-i-fill')].map(bar => bar.style.width)", shown
     )
-    assert widths == ["35.16%", "12.50%"]
+    assert widths == ["35.16%", "12.5%"]
 
 
 def test_mask_is_the_ancestors(page):

@@ -94,7 +94,9 @@ def _experts(curve: CostCurve, mixture: Mixture | None) -> list[list[str]]:
     if mixture is None or not curve.experts:
         return []
     passes = [f"{counted(n, 'row')} {decimal(active)}" for n, active in zip(curve.rows, curve.experts, strict=True)]
-    return [["experts", f"activated of {mixture.total}, per layer: {', '.join(passes)}. Each one's weights must be read."]]
+    return [
+        ["experts", f"activated of {mixture.total}, per layer: {', '.join(passes)}. Each one's weights must be read."]
+    ]
 
 
 def _drafter_facts(models: Models, role: str, drafter: DrafterCosts) -> list[str]:

@@ -17,9 +17,10 @@ export function expertsOf(log, laneIndex, stepIndex) {
       ["this pass", step.experts / total],
       ["one row", per_row / total],
     ],
-    sentence:
-      `This pass’s ${count(rows, "row")} activated ${active} (mean over ${count(layers, "layer")}). One row activates ` +
-      `${per_row}. The pass reads the weights of every activated expert, so more rows cost more.`,
+    sentence: [
+      `This pass’s ${count(rows, "row")} activated ${active} (mean over ${count(layers, "layer")}).`,
+      `One row activates ${per_row}. The pass reads the weights of every activated expert, so more rows cost more.`,
+    ].join(" "),
   };
 }
 

@@ -1,6 +1,7 @@
 """Check, download and load families from the hub.
 
-`check` reads the hub's metadata and small files, but no weights. Only safetensors are read, and no code of a model is run.
+`check` reads the hub's metadata, small files and the header of a GGUF file, but no weights. Only safetensors and GGUF files are
+read, and no code of a model is run.
 Visitors of a server give hub names, within the host's limits. The operator (`limits` None) may also give folders.
 """
 
@@ -374,15 +375,15 @@ def _describe(
             return data.read(count)
 
     try:
-        found, data = gguf.header(first, inspected.bytes)
+        header, data = gguf.read_header(first, inspected.bytes)
         folder = sources.description(path)
         if not (folder / CONFIG).is_file():
-            compute(gguf.describe, found, data, folder)
+            compute(gguf.describe, header, data, folder)
     except (Cancelled, ModelError):
         raise
     except Exception as error:  # libraries raise many types for a damaged file
         raise gguf.file_error(inspected.name, error) from error
-    inspected.folder, inspected.quantization = folder, found.weights
+    inspected.folder, inspected.quantization = folder, header.weights
     inspected.sizes |= {path.name: path.stat().st_size for path in folder.iterdir()}
 
 

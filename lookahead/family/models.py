@@ -1,8 +1,8 @@
 """Families in memory: bundled families, pairs from the hub, and local folders.
 
 `load` resolves a spec to folders, reads tokenizers and weights, and measures exactness and costs. All models must have the same
-token for each id, and caches that can be rolled back. No remote code is run, and only safetensors and GGUF files are read. A family is on one
-GPU; a target that is too large for one GPU is spread over all GPUs, layer by layer.
+token for each id, and caches that can be rolled back. No remote code is run, and only safetensors and GGUF files are read. A
+family is on one GPU; a target that is too large for one GPU is spread over all GPUs, layer by layer.
 """
 
 from __future__ import annotations

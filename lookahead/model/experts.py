@@ -20,24 +20,24 @@ class Routing:
 
     def __init__(self, model: torch.nn.Module):
         self.layers: list[Any] = [module for module in model.modules() if hasattr(module, MARK)]
-        self._chosen: list[torch.Tensor | None] = [None] * len(self.layers)
+        self._chosen: dict[int, torch.Tensor] = {}  # by layer
         for layer, module in enumerate(self.layers):
             module.register_forward_pre_hook(partial(_store, self._chosen, layer))
 
     @property
     def mixture(self) -> Mixture | None:
         """The sizes of the mixture; None without one, and before the first pass."""
-        if not self._chosen or self._chosen[0] is None:
+        if not self._chosen:
             return None
         return Mixture(len(self.layers), self.layers[0].num_experts, self._chosen[0].shape[-1])
 
     def chosen(self) -> list[torch.Tensor]:
-        """Return the experts of each row of the last pass, [rows, experts per row], for each layer with experts."""
-        return [chosen for chosen in self._chosen if chosen is not None]
+        """Return the experts of the last pass per layer, each [rows, experts per row]."""
+        return [*self._chosen.values()]
 
 
 def _store(
-    chosen: list[torch.Tensor], layer: int, module: torch.nn.Module, arguments: tuple[torch.Tensor, ...]
+    chosen: dict[int, torch.Tensor], layer: int, module: torch.nn.Module, arguments: tuple[torch.Tensor, ...]
 ) -> None:
     chosen[layer] = arguments[1]  # after the hidden states
 

@@ -124,7 +124,7 @@ def _parsed(data: bytes) -> Header:
     return Header(architecture, kinds.most_common(1)[0][0], values.at, total)
 
 
-def header(first_bytes: Callable[[int], bytes], size: int) -> tuple[Header, bytes]:
+def read_header(first_bytes: Callable[[int], bytes], size: int) -> tuple[Header, bytes]:
     """Return the header of a file of `size` bytes, and the bytes that contain it. `first_bytes(n)` returns the first n bytes.
 
     Raises `ValueError` with a reason if transformers cannot read the file, or if it is truncated.
@@ -133,18 +133,18 @@ def header(first_bytes: Callable[[int], bytes], size: int) -> tuple[Header, byte
     while True:
         data = first_bytes(min(count, size))
         try:
-            found = _parsed(data)
+            header = _parsed(data)
             break
         except _Ended:
             if count >= min(size, MOST_BYTES):
                 raise ValueError("its header is incomplete") from None
             count *= 4
-    if found.total > size:
-        raise ValueError(f"it is truncated: it has {bytes_(size)} of {bytes_(found.total)}")
-    return found, data
+    if header.total > size:
+        raise ValueError(f"it is truncated: it has {bytes_(size)} of {bytes_(header.total)}")
+    return header, data
 
 
-def describe(found: Header, data: bytes, folder: Path) -> None:
+def describe(header: Header, data: bytes, folder: Path) -> None:
     """Write the configuration and the tokenizer of a file to `folder`. `data` are its first bytes with the header.
 
     Raises `ValueError` if transformers does not support the architecture, and any error of transformers.
@@ -155,7 +155,7 @@ def describe(found: Header, data: bytes, folder: Path) -> None:
         path = part / f"header{SUFFIX}"
         with path.open("wb") as file:  # libraries map the whole file into memory, but read only the header
             file.write(data)
-            file.truncate(found.total)
+            file.truncate(header.total)
         AutoConfig.from_pretrained(part, gguf_file=path.name, trust_remote_code=False).save_pretrained(part)
         AutoTokenizer.from_pretrained(part, gguf_file=path.name, trust_remote_code=False).save_pretrained(part)
         path.unlink()
@@ -174,10 +174,11 @@ def convert(path: Path, folder: Path, dtype: torch.dtype, progress: Callable[[fl
         progress(0.1)
         AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name, trust_remote_code=False).save_pretrained(part)
         progress(0.4)
-        model, report = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             path.parent, gguf_file=path.name, quantization_config=GgufConfig(dequantize=True), dtype=dtype,
             output_loading_info=True, ignore_mismatched_sizes=True, trust_remote_code=False,
         )  # fmt: skip
+        model, report = loaded
         require_complete(path.name, report)
         progress(0.9)
         model.save_pretrained(part)

@@ -33,11 +33,11 @@ def settings(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 def method(config: Mapping[str, Any]) -> str:
     """Return the name of the method with which a model's weights are quantized, "" without quantization."""
-    found = settings(config)
-    if found is None:
+    values = settings(config)
+    if values is None:
         return ""
-    bits = next((bits for bits in ("4bit", "8bit") if found.get(f"load_in_{bits}")), "")
-    return f"bitsandbytes_{bits}" if bits else str(found.get("quant_method") or "")[:LONGEST]
+    bits = next((bits for bits in ("4bit", "8bit") if values.get(f"load_in_{bits}")), "")
+    return f"bitsandbytes_{bits}" if bits else str(values.get("quant_method") or "")[:LONGEST]
 
 
 def options(folder: str | Path) -> dict[str, Any]:
@@ -46,8 +46,8 @@ def options(folder: str | Path) -> dict[str, Any]:
     Raises `ModelError` with the method's name if they cannot be read, or need further packages or a GPU.
     """
     config = small_files.read(folder, small_files.CONFIG) or {}
-    found, name = settings(config), method(config)
-    if found is None:
+    values, name = settings(config), method(config)
+    if values is None:
         return {}
 
     def refused(reason: str) -> ModelError:
@@ -60,7 +60,7 @@ def options(folder: str | Path) -> dict[str, Any]:
     if name not in AUTO_QUANTIZATION_CONFIG_MAPPING:
         raise refused(f"its weights are quantized with {name}, which this version of transformers does not support")
     try:
-        quantized = AutoQuantizationConfig.from_dict(dict(found))
+        quantized = AutoQuantizationConfig.from_dict(dict(values))
         dequantizes = hasattr(quantized, "dequantize")
         if dequantizes:
             quantized.dequantize = True

@@ -183,13 +183,13 @@ def test_a_file_without_a_tensor_of_the_model_is_refused(tmp_path):
 
 def test_random_changes_of_a_header_raise_only_model_errors(valid, tmp_path):
     draws = np.random.default_rng(0)
-    length = reading.header(lambda count: valid[:count], len(valid))[0].length
+    length = reading.read_header(lambda count: valid[:count], len(valid))[0].length
     for number in range(60):
         data = bytearray(valid)
         for place in draws.integers(0, min(length, 2000) if number % 2 else length, 4):
             data[place] = draws.integers(0, 256)
         try:
-            reading.header(lambda count, data=data: bytes(data[:count]), len(data))
+            reading.read_header(lambda count, data=data: bytes(data[:count]), len(data))
         except ValueError:
             continue
 

@@ -52,7 +52,7 @@ def blocks_of(weight, rows):
 
 
 def eight_bits(rows, encode):
-    """Return the change of tensors to blocks of 8-bit numbers, and the change to the numbers that they stand for."""
+    """Return the change of tensors to blocks of 8-bit numbers, and the change to the numbers that they represent."""
 
     def quantize(name, weight):
         if not is_linear(name):
@@ -97,7 +97,7 @@ DEQUANTIZED = {
 
 
 def pair(method, root):
-    """Return the folders of a quantized model and of the same model with the numbers that its weights stand for."""
+    """Return the folders of a quantized model and of the same model with the numbers that its weights represent."""
     kind, quantize, dequantize, settings = DEQUANTIZED[method]
     more = {"num_local_experts": 4} if kind == "gpt_oss" else {}
     quantized, plain = (tiny(kind, root / name, **more) for name in ("quantized", "plain"))

@@ -9,7 +9,8 @@ numbers of a key are adjacent, as are the values of two tokens at the same index
 rounded to bfloat16.
 
 Each row adds its keys in the order of its text, independent of other rows: first the prefix that all rows share, then
-the other columns. A branch of a tree is a list of columns, so no mask is needed.
+the other columns. A branch of a tree is a list of columns, so no mask is needed. With a sliding window, softmax weights of
+older tokens are zero. Blocks of keys and values that are too old for all rows are not read.
 """
 
 import numpy as np
@@ -142,22 +143,36 @@ def _scores(queries, count, keys, scores, words, stride, storage):
 
 
 @njit(inline="always")
-def _softmax(score, weights, count, scaling, rounded, paired):
-    """Scale scores [count] and replace them by their softmax; if `paired`, it goes to `weights` as bfloat16."""
-    scores, shorts = carray(floats_at(score), count), carray(bfloat16_at(weights), count + 1)
-    for k in range(count):
+def _softmax(score, weights, begin, oldest, length, scaling, rounded, paired):
+    """Scale scores [length] and replace them by their softmax from `oldest` on, and by zeros from `begin` to `oldest`.
+
+    If `paired`, the result goes to `weights` as bfloat16.
+    """
+    scores, shorts = carray(floats_at(score), length), carray(bfloat16_at(weights), length + 1)
+    for k in range(oldest, length):
         scores[k] = round_if(round_if(scores[k], rounded) * scaling, rounded)
-    top, total = maximum(scores), np.float32(0)
-    for k in range(count):
+    top, total = maximum(scores[oldest:]), np.float32(0)
+    for k in range(oldest, length):
         scores[k] = exp(scores[k] - top)
         total += scores[k]
-    for k in range(count):
+    for k in range(oldest, length):
         if paired:
             shorts[k] = to_bfloat16(scores[k] / total)
         else:
             scores[k] = round_if(scores[k] / total, rounded)
-    if paired and count % 2:  # the last number has no pair
-        shorts[count] = 0
+    for k in range(begin, oldest):
+        if paired:
+            shorts[k] = 0
+        else:
+            scores[k] = 0
+    if paired and length % 2:  # the last number has no pair
+        shorts[length] = 0
+
+
+@njit(inline="always")
+def _oldest(length, window):
+    """Return the first of `length` tokens that the last one attends to."""
+    return length - window if 0 < window < length else 0
 
 
 @njit(inline="always")
@@ -199,17 +214,17 @@ def _accumulate(count, weights, values, y, k, stride, dim, y_stride, storage):
         first += rows
 
 
-@kernel(17, 1, REASSOCIATED)
+@kernel(18, 1, REASSOCIATED)
 def attend(
     qkv, stride, keys, values, capacity, dim, output, scratch, max_columns, prefix, branch, branch_stride, counts, n, heads,
-    kv, rounded, scaling,
+    kv, window, rounded, scaling,
 ):  # fmt: skip
     """Compute attention: output [n, heads dim] for rows of qkv that begin with the rotated queries.
 
     keys, values [kv, capacity, dim] are as `store_kv` stores them and include those of the rows; `capacity` is a
     multiple of `KEY_BLOCK`. A row attends to the first `prefix` [n] columns, then to the first `counts` [n] columns of
-    its row of `branch` [n, branch_stride], in ascending order. All of them are among the first `max_columns`. The
-    scratch has `scratch_floats` floats.
+    its row of `branch` [n, branch_stride], in ascending order; of these, to the last `window` (0: to all). All of them are
+    among the first `max_columns`. The scratch has `scratch_floats` floats.
     """
     size, width, group, padded = 2 if rounded else 4, heads * dim, heads // kv, round_up(max_columns, KEY_BLOCK)
     interleave = kv_interleave(dim, rounded)
@@ -219,11 +234,13 @@ def attend(
     branches = carray(integers_at(branch), (n, branch_stride))
     i = 0
     while i < n:
-        rows, shared_prefix, columns = min(n - i, ROW_GROUP), prefixes[i], np.int64(0)
+        rows, shared_prefix, columns, begin = min(n - i, ROW_GROUP), prefixes[i], np.int64(0), max_columns
         for row in range(i, i + rows):
+            begin = min(begin, _oldest(prefixes[row] + branch_lengths[row], window))
             last = branches[row, branch_lengths[row] - 1] if branch_lengths[row] else prefixes[row] - 1
             shared_prefix, columns = min(shared_prefix, prefixes[row]), max(columns, last + 1)
-        shared_prefix -= shared_prefix % interleave
+        begin -= begin % KEY_BLOCK
+        shared_prefix = max(shared_prefix - shared_prefix % interleave, begin)
         query_count = rows * group  # ordered by head, then by row
         bf16_weights = scratch + 4 * query_count * padded
         queries = bf16_weights + 2 * query_count * padded
@@ -235,7 +252,7 @@ def attend(
             for query in range(query_count):
                 head, row = kv_head * group + query // rows, i + query % rows
                 store_numbers(qkv + 4 * (row * stride + head * dim), queries + 4 * query * words, dim, paired)
-            for start in range(0, columns, KEY_BLOCK):
+            for start in range(begin, columns, KEY_BLOCK):
                 block, block_storage = key + size * start * dim, storage
                 if storage == BFLOAT16 and query_count > ROWS:
                     read_numbers(block, buffer, KEY_BLOCK * dim, rounded)
@@ -247,16 +264,17 @@ def attend(
                 scores = carray(floats_at(score), padded)
                 for k in range(branch_lengths[row]):
                     scores[prefix_length + k] = scores[branches[row, k]]
-                _softmax(score, bf16_weights + 2 * query * padded, length, scaling, rounded, paired)
+                oldest, row_weights = _oldest(length, window), bf16_weights + 2 * query * padded
+                _softmax(score, row_weights, begin, oldest, length, scaling, rounded, paired)
             clear(sums, query_count * dim)
-            for start in range(0, shared_prefix, VALUE_BLOCK):
+            for start in range(begin, shared_prefix, VALUE_BLOCK):
                 count = min(VALUE_BLOCK, shared_prefix - start) // interleave
                 block, weight = value + size * start * dim, weights + 4 * (start // interleave)
                 _accumulate(query_count, weight, block, sums, count, weight_stride, dim, dim, storage)
             for row in range(i, i + rows):
                 prefix_length, end, query = prefixes[row], prefixes[row] + branch_lengths[row], row - i
                 weight, row_sums = weights + 4 * query * weight_stride, sums + 4 * query * dim
-                aligned = prefix_length - prefix_length % interleave
+                aligned = max(prefix_length - prefix_length % interleave, begin)
                 if aligned > shared_prefix:
                     count = (aligned - shared_prefix) // interleave
                     part, block = weight + 4 * (shared_prefix // interleave), value + size * shared_prefix * dim

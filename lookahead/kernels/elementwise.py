@@ -29,6 +29,24 @@ def norm(x, weight, y, n, width, rounded, eps):
             out[j] = round_if(round_if(row[j] * scale, rounded) * weights[j], rounded)
 
 
+@kernel(5)
+def add_bias(y, bias, n, width, rounded):
+    """Add the bias [width] to each row of y [n, width]."""
+    biases = carray(floats_at(bias), width)
+    for i in range(n):
+        row = carray(floats_at(y + 4 * i * width), width)
+        for j in range(width):
+            row[j] = round_if(row[j] + biases[j], rounded)
+
+
+@kernel(3, 1)
+def scale(x, n, rounded, factor):
+    """Multiply n numbers at x by a factor."""
+    numbers = carray(floats_at(x), n)
+    for i in range(n):
+        numbers[i] = round_if(numbers[i] * factor, rounded)
+
+
 @kernel(6)
 def add(x, y, n, width, stride, rounded):
     """Add y to x [n, width]. The rows of y are `stride` apart."""

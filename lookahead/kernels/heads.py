@@ -60,6 +60,8 @@ class _PackedNetwork:
             self._stack_norms(norms, shape.hidden),
             self._stack_norms(head_norms, shape.head_dim).reshape(shape.layers, -1, shape.head_dim),
             *addresses([*self._products, [*other_products, *other_products]]),
+            np.zeros((shape.layers + 1, 4), np.int64),
+            np.zeros((shape.layers, 2), np.int64),
         )
         max_inputs = max(shape.input_width, shape.inner, 2 * shape.hidden, shape.heads * shape.head_dim)
         self.sizes = Sizes.from_shape(shape, shape.inner, shape.output_vocab, max_inputs, self.dtype, shape.eps)

@@ -1,9 +1,9 @@
 """Llama's passes, each one compiled call (`llama_pass`), on a CPU.
 
-The arithmetic and the order of roundings are those of `transformers.models.llama`. The order of each sum is independent
+The arithmetic and the order of roundings are those of `transformers.models.llama`. Similar models have further weights,
+factors, or layers with a window or without positions (`llama_weights.Weights`). The order of each sum is independent
 of the other rows of a pass (`elementwise`). So a token has the same bits in a prompt, a chain, a tree or a single step.
-A drafter's weights may have eight bits, because its drafts are verified. `model.modules` computes models that are not
-plain Llamas.
+A drafter's weights may have eight bits, because its drafts are verified. `model.modules` computes all other models.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch.nn.functional import pad
 
 from ..core import parallel
 from ..core.lm import DraftTree
 from ..model.cache import NOTHING
-from ..model.forward import ALL_ROWS, Forward, Part
+from ..model.forward import ALL_ROWS, Forward, Part, Rollback
 from ..model.shape import Shape
 from . import attend, chain, heads, llama_pass
 from .cache import CompiledCache
@@ -27,11 +28,17 @@ from .llama_weights import Weights
 from .product import Product, addresses, storage_format
 from .records import NOT_PIPELINED, Caches, Columns, Kernels, Outputs, PackedWeights, Pipeline, Rows, Sizes
 from .rotary import SPARE_POSITIONS, RotaryTables
+from .vectors import BLOCK
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 PART_ROWS = 16  # the fewest rows per core in pipelined prefill
+
+
+def _padded(bias: torch.Tensor | None) -> np.ndarray | None:
+    """Return a bias as float32, with zeros up to a full block of outputs."""
+    return None if bias is None else pad(bias.float(), (0, -len(bias) % BLOCK)).numpy()
 
 
 def prepare(dtype: torch.dtype) -> None:
@@ -84,15 +91,25 @@ class Llama(Forward):
         shape, first = self.shape, self.weights.layers[0]
         max_inputs = max(weight.shape[1] for weight in (*first.products, self.tables[1]))
         inner = first.gate_up.shape[0] // 2
-        return Sizes.from_shape(shape, inner, shape.vocab, max_inputs, self.dtype, self.weights.eps)
+        return Sizes.from_shape(shape, inner, shape.vocab, max_inputs, self.dtype, self.weights.eps, self.weights.factors)
+
+    @cached_property
+    def _biases(self) -> list[list[np.ndarray | None]]:
+        """The biases of each layer's products in the layout of their results."""
+        return [[_padded(bias) for bias in layer.biases] for layer in self.weights.layers]
 
     @cached_property
     def _packed(self) -> tuple[Kernels, PackedWeights]:
+        weights, layers, dim = self.weights, self.shape.layers, self.shape.head_dim
+        head_norms = [norm.float().numpy() for layer in weights.layers for norm in layer.head_norms]
+        biases = [[0 if bias is None else bias.ctypes.data for bias in layer] for layer in self._biases]
         return llama_pass.addresses(self._head.storage), PackedWeights(
-            self.weights.embed.data_ptr(),
-            torch.stack(self.weights.norms).float().numpy(),
-            np.empty((self.shape.layers, 0, self.shape.head_dim), np.float32),
+            weights.embed.data_ptr(),
+            torch.stack(weights.norms).float().numpy(),
+            np.array(head_norms, np.float32).reshape(layers, -1, dim),
             *addresses([*self._products, [self._head] * 4]),
+            np.array([*biases, [0] * 4]),
+            np.array([[layer.window, not layer.rotated] for layer in weights.layers], np.int64),
         )
 
     @cached_property
@@ -106,6 +123,10 @@ class Llama(Forward):
     @property
     def copies(self) -> int:
         return sum(product.nbytes for row in (*self._products, [self._head]) for product in row)
+
+    @property
+    def rollback(self) -> Rollback:
+        return Rollback(self.shape.layers, windows=sum(layer.window > 0 for layer in self.weights.layers))
 
     @property
     def read_bytes(self) -> int:
@@ -235,7 +256,9 @@ class Llama(Forward):
     def head_passes(self, network):
         return heads.passes(network, self)
 
-    def _attention(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, columns: int) -> torch.Tensor:
+    def _attention(
+        self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, columns: int, window: int
+    ) -> torch.Tensor:
         """Compute attention of one row's query [heads, dim] to the first `columns` columns."""
         (heads, dim), (kv, capacity, _) = query.shape, keys.shape
         row, output = Columns.from_parents([-1], columns - 1), torch.empty(heads, dim)
@@ -243,7 +266,7 @@ class Llama(Forward):
         attend.attend().ctypes(
             query.data_ptr(), heads * dim, keys.data_ptr(), values.data_ptr(), capacity, dim, output.data_ptr(),
             scratch.data_ptr(), columns, row.prefix.ctypes.data, row.branch.ctypes.data, 1, row.counts.ctypes.data,
-            1, heads, kv, self._sizes.rounded, self._sizes.scaling,
+            1, heads, kv, window, self._sizes.rounded, self._sizes.scaling,
         )  # fmt: skip
         return output
 
@@ -258,6 +281,9 @@ class Llama(Forward):
         calls = [product.bind(x, y) for product, (x, y) in zip(products, buffers, strict=True)]
         return (
             lambda: [multiply() for multiply in calls] and buffers,
-            lambda: [self._attention(query, layer.keys[0], layer.values[0], n) for layer in cache.layers],
+            lambda: [
+                self._attention(query, layer.keys[0], layer.values[0], n, weights.window)
+                for layer, weights in zip(cache.layers, self.weights.layers, strict=True)
+            ],
             lambda: self._head(x),
         )

@@ -5,6 +5,7 @@ the same. transformers' modules compute everything else (several texts at once, 
 the same weights.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,15 +14,19 @@ from transformers import DynamicCache, LlamaForCausalLM, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from ..model import loading
+from ..model.llama_config import SIMILAR
 from ..model.lm import CachedLM
-from ..model.modules import ATTENTION, attach, attached, first_layers
+from ..model.modules import ATTENTION, ROUNDING, attach, attached, first_layers
 from ..model.shape import Shape
 from .cache import CompiledCache
 from .llama import Llama
 from .llama_weights import Weights
+from .records import Factors
 from .vectors import supports
 
-STATIC_ROPE = ("default", "linear", "llama3")
+STATIC_ROPE = ("default", "linear", "llama3", "yarn")
+DTYPES = (torch.bfloat16, torch.float32)
+COMPARED_TOKENS, COMPARED_VOCAB = 8, 256
 IGNORED = {"use_cache", "position_ids", "cache_position", "return_dict"}  # arguments without effect here
 
 
@@ -86,14 +91,55 @@ def of_model(model: PreTrainedModel) -> Llama | None:
     """See `kernels.of_model`. The model's projections become views of joined weights; `generate` works as before."""
     shape, config = Shape.from_config(model.config), model.config
     packed = getattr(model, "is_quantized", False)  # modules of other classes compute its products
-    plain = isinstance(model, LlamaForCausalLM) and not (packed or config.attention_bias or config.mlp_bias)
+    similar = any(base.__name__ in SIMILAR for base in type(model).__mro__) and config.hidden_act == "silu"
+    plain = similar and not packed
     if not (plain and model.device.type == "cpu" and config._attn_implementation == ATTENTION and supports(shape)):
         return None
-    if config.hidden_act != "silu" or config.rope_parameters.get("rope_type", "default") not in STATIC_ROPE:
+    weights = _weights(model, shape)
+    if weights is None:
         return None
-    tensors = {name: tensor.data for name, tensor in model.named_parameters()}
-    rope = model.model.rotary_emb
-    weights = Weights.from_tensors(tensors, shape.layers, config.rms_norm_eps, rope.inv_freq, rope.attention_scaling)
     for name, view in weights.named(shape).items():
         model.get_parameter(name).data = view
-    return Llama(shape, weights, lambda llama: first_layers(model, llama.shape.layers))
+    return Llama(shape, weights, lambda llama: first_layers(model, llama.shape.layers)) if _agree(model, shape, weights) else None
+
+
+def _weights(model: PreTrainedModel, shape: Shape) -> Weights | None:
+    """Return the weights of a model similar to a Llama; None if it has others, or its positions are not supported."""
+    tensors = {name: tensor.data for name, tensor in model.named_parameters()}
+    rope, decoder, config = model.model.rotary_emb, model.model, model.config
+    rotated = config.rope_parameters.get("rope_type", "default") in STATIC_ROPE and 2 * len(rope.inv_freq) == shape.head_dim
+    if not rotated or len(formats := {tensor.dtype for tensor in tensors.values()}) > 1 or not formats < set(DTYPES):
+        return None
+    attention = [layer.self_attn for layer in decoder.layers]
+    factors = Factors(
+        attention[0].scaling, getattr(decoder, "embedding_multiplier", 1.0),
+        getattr(decoder.layers[0], "residual_multiplier", 1.0), 1 / getattr(config, "logits_scaling", 1.0),
+    )  # fmt: skip
+    try:
+        weights = Weights.from_tensors(
+            tensors, shape.layers, config.rms_norm_eps, rope.inv_freq, rope.attention_scaling, factors
+        )
+    except KeyError:  # for example quantized weights
+        return None
+    windows = [getattr(layer, "sliding_window", 0) for layer in DynamicCache(config=config).layers]
+    layers = [
+        layer._replace(window=window, rotated=bool(getattr(module, "use_rope", True)))
+        for layer, module, window in zip(weights.layers, attention, windows, strict=True)
+    ]
+    return replace(weights, layers=layers) if tensors.keys() <= weights.named(shape).keys() else None
+
+
+@torch.inference_mode()
+def _agree(model: PreTrainedModel, shape: Shape, weights: Weights) -> bool:
+    """Return whether compiled passes and modules compute the same logits, except for rounding.
+
+    Compares a few tokens after the first layers, which include one of each kind. Other versions of transformers may compute
+    what `_weights` does not read.
+    """
+    kinds = [(layer.window, layer.rotated) for layer in weights.layers]
+    depth, vocab = 1 + max(map(kinds.index, kinds)), min(COMPARED_VOCAB, shape.vocab)
+    first = replace(weights, layers=weights.layers[:depth], head=weights.head[:vocab])
+    ids = torch.arange(COMPARED_TOKENS) % vocab
+    ours = CachedLM(Llama(replace(shape, layers=depth, vocab=vocab), first, lambda _: model)).forward(ids.tolist())
+    theirs = first_layers(model, depth)(input_ids=ids[None], use_cache=False).logits[0, :, :vocab].float()
+    return bool((ours.float() - theirs).abs().max() <= ROUNDING * theirs.abs().max())

@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 
 from . import attend
 from .compiling import INTEGER, compiled
-from .elementwise import add, apply_rope, gate, norm, read, store
+from .elementwise import add, add_bias, apply_rope, gate, norm, read, scale, store
 from .product import MULTIPLY, temp_floats
 from .records import Kernels
 from .vectors import BLOCK, call, round_up
@@ -70,6 +70,24 @@ def layer_scratch_floats(sizes, n, context_rows, input_width, max_columns):
     )
 
 
+@njit(error_model="numpy")
+def multiply(kernels, sizes, weights, number, index, x_, y_, temp_, n, k, width):
+    """Compute y [n, width] = x [n, k] times a weight of the layer `number`, plus its bias if it has one."""
+    block, scales, bias = weights.blocks[number, index], weights.scales[number, index], weights.biases[number, index]
+    rounded = 0 if bias else sizes.rounded  # torch rounds after it has added the bias
+    call(kernels.multiply, (x_, block, scales, y_, temp_, n, k, width, rounded))
+    if bias:
+        call(kernels.add_bias, (y_, bias, n, width, sizes.rounded))
+
+
+@njit(error_model="numpy")
+def add_residual(kernels, sizes, x_, y_, n, width, stride):
+    """Add y to x [n, width], times the residual factor. The rows of y are `stride` apart."""
+    if sizes.residual != 1:
+        call(kernels.scale, (y_, n * stride, sizes.rounded, sizes.residual))
+    call(kernels.add, (x_, y_, n, width, stride, sizes.rounded))
+
+
 @compiled
 def layer(kernels, sizes, weights, caches, rows, columns, pipeline, number, norm, x_, input_width, scratch_, temp_):
     """Compute the layer `number` for the rows x [n, hidden] and add its result to them, in place.
@@ -81,7 +99,7 @@ def layer(kernels, sizes, weights, caches, rows, columns, pipeline, number, norm
     """
     n, all_rows, hidden, rounded, eps = len(rows.ids), len(rows.cos), sizes.hidden, sizes.rounded, sizes.eps
     context_rows, heads, kv, dim, inner = all_rows - n, sizes.heads, sizes.kv_heads, sizes.head_dim, sizes.inner
-    w, s, head_norms = weights.blocks[number], weights.scales[number], weights.head_norms[number]
+    head_norms, window, unrotated = weights.head_norms[number], weights.special[number, 0], weights.special[number, 1]
     buffers, branch_stride, width = caches.addresses, columns.branch.shape[1], heads * dim
     padded_qkv, padded_hidden = round_up(width + 2 * kv * dim, BLOCK), round_up(hidden, BLOCK)
     padded_gate_up, max_columns = round_up(2 * inner, BLOCK), columns.new.max() + 1
@@ -92,13 +110,14 @@ def layer(kernels, sizes, weights, caches, rows, columns, pipeline, number, norm
     gated_ = gate_up_ + 4 * gate_up
     projected_ = gated_ + 4 * gated
     scores_ = projected_ + 4 * projected
-    call(kernels.multiply, (h_, w[0], s[0], qkv_, temp_, all_rows, input_width, padded_qkv, rounded))
+    multiply(kernels, sizes, weights, number, 0, h_, qkv_, temp_, all_rows, input_width, padded_qkv)
     for i in range(all_rows if len(head_norms) else 0):
         row = qkv_ + 4 * i * padded_qkv
         call(kernels.norm, (row, head_norms[0].ctypes.data, row, heads, dim, rounded, eps))
         call(kernels.norm, (row + 4 * width, head_norms[1].ctypes.data, row + 4 * width, kv, dim, rounded, eps))
-    cos_, sin_ = rows.cos.ctypes.data, rows.sin.ctypes.data
-    call(kernels.apply_rope, (qkv_, cos_, sin_, all_rows, heads + kv, dim // 2, padded_qkv, rounded))
+    if not unrotated:
+        cos_, sin_ = rows.cos.ctypes.data, rows.sin.ctypes.data
+        call(kernels.apply_rope, (qkv_, cos_, sin_, all_rows, heads + kv, dim // 2, padded_qkv, rounded))
     text = 0
     for i in range(all_rows):
         while i - context_rows >= caches.ends[text]:
@@ -117,16 +136,16 @@ def layer(kernels, sizes, weights, caches, rows, columns, pipeline, number, norm
             qkv_ + 4 * (context_rows + first) * padded_qkv, padded_qkv, buffers[text, number, 0], buffers[text, number, 1],
             caches.capacities[text], dim, h_ + 4 * first * width, scores_, max_columns,
             columns.prefix.ctypes.data + 8 * first, columns.branch.ctypes.data + 8 * first * branch_stride, branch_stride,
-            columns.counts.ctypes.data + 8 * first, end - first, heads, kv, rounded, sizes.scaling,
+            columns.counts.ctypes.data + 8 * first, end - first, heads, kv, window, rounded, sizes.scaling,
         ))  # fmt: skip
         first = end
-    call(kernels.multiply, (h_, w[1], s[1], projected_, temp_, n, width, padded_hidden, rounded))
-    call(kernels.add, (x_, projected_, n, hidden, padded_hidden, rounded))
+    multiply(kernels, sizes, weights, number, 1, h_, projected_, temp_, n, width, padded_hidden)
+    add_residual(kernels, sizes, x_, projected_, n, hidden, padded_hidden)
     call(kernels.norm, (x_, weights.norms[norm].ctypes.data, h_, n, hidden, rounded, eps))
-    call(kernels.multiply, (h_, w[2], s[2], gate_up_, temp_, n, hidden, padded_gate_up, rounded))
+    multiply(kernels, sizes, weights, number, 2, h_, gate_up_, temp_, n, hidden, padded_gate_up)
     call(kernels.gate, (gate_up_, gated_, n, inner, padded_gate_up, rounded))
-    call(kernels.multiply, (gated_, w[3], s[3], projected_, temp_, n, inner, padded_hidden, rounded))
-    call(kernels.add, (x_, projected_, n, hidden, padded_hidden, rounded))
+    multiply(kernels, sizes, weights, number, 3, gated_, projected_, temp_, n, inner, padded_hidden)
+    add_residual(kernels, sizes, x_, projected_, n, hidden, padded_hidden)
 
 
 @njit(error_model="numpy")
@@ -165,6 +184,8 @@ def forward(kernels, sizes, weights, caches, rows, columns, outputs, pipeline):
     temp_ = h_ + 4 * layer_floats
     for i in range(n):
         call(kernels.read, (weights.embed + size * ids[i] * hidden, x_ + 4 * i * hidden, hidden, rounded))
+    if sizes.embedding != 1:
+        call(kernels.scale, (x_, n * hidden, rounded, sizes.embedding))
     for i in range(layers):
         call(kernels.norm, (x_, weights.norms[2 * i].ctypes.data, h_, n, hidden, rounded, eps))
         layer(kernels, sizes, weights, caches, rows, columns, pipeline, i, 2 * i + 1, x_, hidden, h_, temp_)
@@ -180,8 +201,9 @@ def forward(kernels, sizes, weights, caches, rows, columns, outputs, pipeline):
         if taps[tap] == layers:
             store_states(kernels, sizes, h_, n, caches.ends, outputs, tap)
     inputs_ = h_ + 4 * (outputs.first - start) * hidden
-    head, scales = weights.blocks[layers, 0], weights.scales[layers, 0]
-    call(kernels.multiply, (inputs_, head, scales, out_, temp_, outputs.rows, hidden, padded_vocab, rounded))
+    multiply(kernels, sizes, weights, layers, 0, inputs_, out_, temp_, outputs.rows, hidden, padded_vocab)
+    if sizes.logits != 1:
+        call(kernels.scale, (out_, outputs.rows * padded_vocab, rounded, sizes.logits))
     for i in range(outputs.rows):
         call(kernels.store, (out_ + 4 * i * padded_vocab, outputs.logits + size * i * vocab, vocab, rounded))
     return scratch
@@ -190,5 +212,5 @@ def forward(kernels, sizes, weights, caches, rows, columns, outputs, pipeline):
 @lru_cache(maxsize=4)
 def addresses(storage: int) -> Kernels:
     """Return the kernels for weights in this storage format. Compiles those that are missing."""
-    others = (kernel() for kernel in (norm, add, gate, apply_rope, read, store, attend.attend))
+    others = (kernel() for kernel in (add_bias, scale, norm, add, gate, apply_rope, read, store, attend.attend))
     return Kernels(*(kernel.address for kernel in (MULTIPLY[storage](), *others)))

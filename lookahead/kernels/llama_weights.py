@@ -17,13 +17,18 @@ from safetensors.torch import load_file
 from ..model.llama_config import plain, tensor_sizes
 from ..model.shape import Shape
 from ..model.small_files import check, weight_files
+from .records import PLAIN, Factors
 from .vectors import supports
 
 IGNORED_TENSOR = "rotary_emb.inv_freq"  # in old files; computed from the configuration
 
 
 class Layer(NamedTuple):
-    """The weights of one layer in the order of a pass: norms [hidden], products [out, in]."""
+    """The weights of one layer in the order of a pass: norms [hidden], products [out, in].
+
+    A plain Llama has none of the optional ones: biases [out] of products, and norms [head_dim] of queries and keys. A row
+    attends to the last `window` tokens, or to all (0). Queries and keys are `rotated` by their positions.
+    """
 
     norm1: torch.Tensor
     qkv: torch.Tensor
@@ -31,23 +36,57 @@ class Layer(NamedTuple):
     norm2: torch.Tensor
     gate_up: torch.Tensor
     down: torch.Tensor
+    qkv_bias: torch.Tensor | None = None
+    out_bias: torch.Tensor | None = None
+    gate_up_bias: torch.Tensor | None = None
+    down_bias: torch.Tensor | None = None
+    query_norm: torch.Tensor | None = None
+    key_norm: torch.Tensor | None = None
+    window: int = 0
+    rotated: bool = True
+
+    @property
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The tensors that this layer has, by field."""
+        return {field: tensor for field in NAMES if (tensor := getattr(self, field)) is not None}
 
     @property
     def products(self) -> tuple[torch.Tensor, ...]:
         """The products in the order of a pass."""
         return self.qkv, self.out, self.gate_up, self.down
 
+    @property
+    def biases(self) -> tuple[torch.Tensor | None, ...]:
+        """The biases of the products."""
+        return self.qkv_bias, self.out_bias, self.gate_up_bias, self.down_bias
+
+    @property
+    def head_norms(self) -> list[torch.Tensor]:
+        """The norms of queries and keys, if the layer has them."""
+        return [norm for norm in (self.query_norm, self.key_norm) if norm is not None]
+
 
 # The usual names of the tensors that each weight of a layer joins.
-NAMES = Layer(
-    ("input_layernorm",), ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), ("self_attn.o_proj",),
-    ("post_attention_layernorm",), ("mlp.gate_proj", "mlp.up_proj"), ("mlp.down_proj",),
-)  # fmt: skip
+_PRODUCTS = {
+    "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), "out": ("self_attn.o_proj",),
+    "gate_up": ("mlp.gate_proj", "mlp.up_proj"), "down": ("mlp.down_proj",),
+}  # fmt: skip
+_NORMS = {
+    "norm1": "input_layernorm", "norm2": "post_attention_layernorm", "query_norm": "self_attn.q_norm", "key_norm": "self_attn.k_norm",
+}  # fmt: skip
+NAMES = {
+    **{field: (f"{name}.weight",) for field, name in _NORMS.items()},
+    **{field: tuple(f"{name}.weight" for name in names) for field, names in _PRODUCTS.items()},
+    **{f"{field}_bias": tuple(f"{name}.bias" for name in names) for field, names in _PRODUCTS.items()},
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """The weights of a model; `head` may be `embed`. `inv_freq` [head_dim / 2] and `attention_factor` are rotary."""
+    """The weights of a model; `head` may be `embed`. `inv_freq` [head_dim / 2] and `attention_factor` are rotary.
+
+    `factors` are those by which a similar model multiplies what a plain Llama does not.
+    """
 
     embed: torch.Tensor
     layers: Sequence[Layer]
@@ -56,25 +95,24 @@ class Weights:
     eps: float
     inv_freq: torch.Tensor
     attention_factor: float = 1.0
+    factors: Factors = PLAIN
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, torch.Tensor], layers: int, *fields) -> Weights:
         """Build the weights of `layers` layers from tensors by their usual names, with the other `fields`."""
-        layers_joined = [
-            Layer(*(_join([tensors[f"model.layers.{i}.{name}.weight"] for name in names]) for names in NAMES))
-            for i in range(layers)
-        ]
+        joined = [_layer(tensors, f"model.layers.{i}.") for i in range(layers)]
         embed = tensors["model.embed_tokens.weight"]
-        return cls(embed, layers_joined, tensors["model.norm.weight"], tensors.get("lm_head.weight", embed), *fields)
+        return cls(embed, joined, tensors["model.norm.weight"], tensors.get("lm_head.weight", embed), *fields)
 
     def named(self, shape: Shape) -> dict[str, torch.Tensor]:
         """Return views of all tensors by their usual names."""
         tensors = {"model.embed_tokens.weight": self.embed, "lm_head.weight": self.head, "model.norm.weight": self.norm}
         heads = [n * shape.head_dim for n in (shape.heads, shape.kv_heads, shape.kv_heads)]
         for i, layer in enumerate(self.layers):
-            for weight, names in zip(layer, NAMES, strict=True):
-                parts = weight.split(heads if weight is layer.qkv else len(weight) // len(names))
-                tensors |= {f"model.layers.{i}.{name}.weight": part for name, part in zip(names, parts, strict=True)}
+            for field, weight in layer.tensors.items():
+                names = NAMES[field]
+                parts = weight.split(heads if len(names) == len(heads) else len(weight) // len(names))
+                tensors |= {f"model.layers.{i}.{name}": part for name, part in zip(names, parts, strict=True)}
         return tensors
 
     @property
@@ -84,15 +122,24 @@ class Weights:
 
     def parameters(self) -> list[torch.Tensor]:
         """Return every tensor once."""
-        tensors = [self.embed, *(tensor for layer in self.layers for tensor in layer), self.norm]
+        tensors = [self.embed, *(tensor for layer in self.layers for tensor in layer.tensors.values()), self.norm]
         return tensors if self.head is self.embed else [*tensors, self.head]
 
     def to(self, dtype: torch.dtype) -> Weights:
         """Return the weights in another number format. The rotary frequencies stay float32."""
-        layers = [Layer(*(tensor.to(dtype) for tensor in layer)) for layer in self.layers]
+        layers = [
+            layer._replace(**{field: tensor.to(dtype) for field, tensor in layer.tensors.items()}) for layer in self.layers
+        ]
         embed = self.embed.to(dtype)
         head = embed if self.head is self.embed else self.head.to(dtype)
         return replace(self, embed=embed, layers=layers, norm=self.norm.to(dtype), head=head)
+
+
+def _layer(tensors: Mapping[str, torch.Tensor], prefix: str) -> Layer:
+    """Return the layer whose tensors have this prefix. Raises `KeyError` if a tensor that is not optional is missing."""
+    names = {field: [prefix + name for name in names] for field, names in NAMES.items()}
+    present = {field for field in names if field not in Layer._field_defaults or names[field][0] in tensors}
+    return Layer(**{field: _join([tensors[name] for name in names[field]]) for field in present})
 
 
 def _join(parts: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -102,7 +149,7 @@ def _join(parts: Sequence[torch.Tensor]) -> torch.Tensor:
     ends = [part.data_ptr() + part.nbytes for part in parts]
     same_storage = len({part.untyped_storage().data_ptr() for part in parts}) == 1
     if same_storage and ends[:-1] == [part.data_ptr() for part in parts[1:]]:
-        return parts[0].as_strided((sum(map(len, parts)), parts[0].shape[1]), (parts[0].shape[1], 1))
+        return parts[0].as_strided((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].stride())
     return torch.cat(parts)
 
 

@@ -21,6 +21,8 @@ class Kernels(NamedTuple):
     """The addresses of the kernels of a pass."""
 
     multiply: int
+    add_bias: int
+    scale: int
     norm: int
     add: int
     gate: int
@@ -30,11 +32,24 @@ class Kernels(NamedTuple):
     attend: int
 
 
+class Factors(NamedTuple):
+    """The factors of `Sizes`. The default `scaling` is that of a head's size."""
+
+    scaling: float | None = None
+    embedding: float = 1.0
+    residual: float = 1.0
+    logits: float = 1.0
+
+
+PLAIN = Factors()
+
+
 class Sizes(NamedTuple):
     """The sizes of a model.
 
     `output_vocab` is the number of tokens with logits, `max_inputs` the largest input width of a product. Numbers are
-    stored as bfloat16 if `rounded`, else as float32. `scaling` is the factor of attention scores.
+    stored as bfloat16 if `rounded`, else as float32. `scaling` is the factor of attention scores. Embeddings, the results of
+    attention and MLP, and logits are multiplied by `embedding`, `residual` and `logits`, which are 1 in a plain Llama.
     """
 
     hidden: int
@@ -48,15 +63,20 @@ class Sizes(NamedTuple):
     rounded: int
     eps: np.float32
     scaling: np.float32
+    embedding: np.float32
+    residual: np.float32
+    logits: np.float32
 
     @classmethod
     def from_shape(
-        cls, shape: Shape | HeadShape, inner: int, output_vocab: int, max_inputs: int, dtype: torch.dtype, eps: float
-    ) -> Sizes:
+        cls, shape: Shape | HeadShape, inner: int, output_vocab: int, max_inputs: int, dtype: torch.dtype, eps: float,
+        factors: Factors = PLAIN,
+    ) -> Sizes:  # fmt: skip
         """Return the sizes of a model or a head of this shape."""
         return cls(
             shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, inner, shape.vocab, output_vocab, max_inputs,
-            int(dtype == torch.bfloat16), np.float32(eps), np.float32(shape.head_dim**-0.5),
+            int(dtype == torch.bfloat16), np.float32(eps), np.float32(factors.scaling or shape.head_dim**-0.5),
+            *map(np.float32, factors[1:]),
         )  # fmt: skip
 
 
@@ -64,8 +84,9 @@ class PackedWeights(NamedTuple):
     """The weights of a model.
 
     `embed` is the address of the embedding [vocab, hidden]. `norms` [norms, hidden]; `head_norms` [layers, 2, head_dim]
-    of queries and keys, or [layers, 0, head_dim]. `blocks` and `scales` [layers + 1, 4] are addresses of products: per
-    layer qkv, out, gate and up, down. The last row has the products outside the layers.
+    of queries and keys, or [layers, 0, head_dim]. `blocks`, `scales` and `biases` (0: none) [layers + 1, 4] are addresses of
+    products: per layer qkv, out, gate and up, down. The last row has the products outside the layers. `special` [layers, 2]
+    has a layer's sliding window (0: none), and 1 if the layer has no positions.
     """
 
     embed: int
@@ -73,6 +94,8 @@ class PackedWeights(NamedTuple):
     head_norms: np.ndarray
     blocks: np.ndarray
     scales: np.ndarray
+    biases: np.ndarray
+    special: np.ndarray
 
 
 class Caches(NamedTuple):

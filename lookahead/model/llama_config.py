@@ -11,6 +11,12 @@ from .shape import Shape
 from .small_files import CONFIG, GENERATION
 from .small_files import read as read_small
 
+# transformers' classes that compute as a Llama does, except for biases, norms of queries and keys, factors, windows, and layers
+# without positions.
+SIMILAR = {
+    "LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "GraniteForCausalLM", "SmolLM3ForCausalLM",
+    "MinistralForCausalLM", "CwmForCausalLM", "SeedOssForCausalLM",
+}  # fmt: skip
 # Fields that are read here or do not change the result. transformers loads a folder with any other field.
 KNOWN = {
     "vocab_size", "max_position_embeddings", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",

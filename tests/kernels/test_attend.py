@@ -35,7 +35,7 @@ def cache_layout(keys, values):
     return keys, values.reshape(kv, -1, interleave, dim).transpose(2, 3).reshape(kv, -1, dim)
 
 
-def compute_attention(query, keys, values, prefix, branch=None, counts=None):
+def compute_attention(query, keys, values, prefix, branch=None, counts=None, window=0):
     """Compute the attention of rows [n, heads, dim] to the first `prefix` columns and those of their `branch`."""
     (n, heads, dim), kv, (keys, values) = query.shape, len(keys), cache_layout(keys, values)
     counts = np.zeros(n, np.int64) if counts is None else counts
@@ -48,7 +48,7 @@ def compute_attention(query, keys, values, prefix, branch=None, counts=None):
     attend().ctypes(
         query.data_ptr(), heads * dim, keys.data_ptr(), values.data_ptr(), capacity, dim, output.data_ptr(),
         scratch.data_ptr(), max_columns, prefix.ctypes.data, branch.ctypes.data, branch.shape[1], counts.ctypes.data, n, heads,
-        kv, int(rounded), dim**-0.5,
+        kv, window, int(rounded), dim**-0.5,
     )  # fmt: skip
     return output
 

@@ -143,30 +143,34 @@ def _scores(queries, count, keys, scores, words, stride, storage):
 
 
 @njit(inline="always")
-def _softmax(score, weights, begin, oldest, length, scaling, rounded, paired):
-    """Scale scores [length] and replace them by their softmax from `oldest` on, and by zeros from `begin` to `oldest`.
-
-    If `paired`, the result goes to `weights` as bfloat16.
-    """
-    scores, shorts = carray(floats_at(score), length), carray(bfloat16_at(weights), length + 1)
-    for k in range(oldest, length):
+def _softmax(score, weights, count, scaling, rounded, paired):
+    """Scale scores [count] and replace them by their softmax; if `paired`, it goes to `weights` as bfloat16."""
+    scores, shorts = carray(floats_at(score), count), carray(bfloat16_at(weights), count)
+    for k in range(count):
         scores[k] = round_if(round_if(scores[k], rounded) * scaling, rounded)
-    top, total = maximum(scores[oldest:]), np.float32(0)
-    for k in range(oldest, length):
+    top, total = maximum(scores), np.float32(0)
+    for k in range(count):
         scores[k] = exp(scores[k] - top)
         total += scores[k]
-    for k in range(oldest, length):
+    for k in range(count):
         if paired:
             shorts[k] = to_bfloat16(scores[k] / total)
         else:
             scores[k] = round_if(scores[k] / total, rounded)
-    for k in range(begin, oldest):
+
+
+@njit(inline="always")
+def _clear_weights(score, weights, start, stop, paired):
+    """Set softmax weights from `start` to `stop` to zero: those at `weights` if they are `paired`, else at `score`."""
+    scores, shorts = (
+        carray(floats_at(score + 4 * start), stop - start),
+        carray(bfloat16_at(weights + 2 * start), stop - start),
+    )
+    for k in range(stop - start):
         if paired:
             shorts[k] = 0
         else:
             scores[k] = 0
-    if paired and length % 2:  # the last number has no pair
-        shorts[length] = 0
 
 
 @njit(inline="always")
@@ -265,7 +269,11 @@ def attend(
                 for k in range(branch_lengths[row]):
                     scores[prefix_length + k] = scores[branches[row, k]]
                 oldest, row_weights = _oldest(length, window), bf16_weights + 2 * query * padded
-                _softmax(score, row_weights, begin, oldest, length, scaling, rounded, paired)
+                _softmax(score + 4 * oldest, row_weights + 2 * oldest, length - oldest, scaling, rounded, paired)
+                _clear_weights(score, row_weights, begin, oldest, paired)
+                _clear_weights(
+                    score, row_weights, length, round_up(length, interleave), paired
+                )  # the last may have no pair
             clear(sums, query_count * dim)
             for start in range(begin, shared_prefix, VALUE_BLOCK):
                 count = min(VALUE_BLOCK, shared_prefix - start) // interleave

@@ -91,7 +91,9 @@ class Llama(Forward):
         shape, first = self.shape, self.weights.layers[0]
         max_inputs = max(weight.shape[1] for weight in (*first.products, self.tables[1]))
         inner = first.gate_up.shape[0] // 2
-        return Sizes.from_shape(shape, inner, shape.vocab, max_inputs, self.dtype, self.weights.eps, self.weights.factors)
+        return Sizes.from_shape(
+            shape, inner, shape.vocab, max_inputs, self.dtype, self.weights.eps, self.weights.factors
+        )
 
     @cached_property
     def _biases(self) -> list[list[np.ndarray | None]]:

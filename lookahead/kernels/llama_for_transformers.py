@@ -14,7 +14,7 @@ from transformers import DynamicCache, LlamaForCausalLM, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from ..model import loading
-from ..model.llama_config import SIMILAR
+from ..model.llama_config import SIMILAR, STATIC_ROPE
 from ..model.lm import CachedLM
 from ..model.modules import ATTENTION, ROUNDING, attach, attached, first_layers
 from ..model.shape import Shape
@@ -24,7 +24,6 @@ from .llama_weights import Weights
 from .records import Factors
 from .vectors import supports
 
-STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 DTYPES = (torch.bfloat16, torch.float32)
 COMPARED_TOKENS, COMPARED_VOCAB = 8, 256
 IGNORED = {"use_cache", "position_ids", "cache_position", "return_dict"}  # arguments without effect here
@@ -100,14 +99,20 @@ def of_model(model: PreTrainedModel) -> Llama | None:
         return None
     for name, view in weights.named(shape).items():
         model.get_parameter(name).data = view
-    return Llama(shape, weights, lambda llama: first_layers(model, llama.shape.layers)) if _agree(model, shape, weights) else None
+    return (
+        Llama(shape, weights, lambda llama: first_layers(model, llama.shape.layers))
+        if _agree(model, shape, weights)
+        else None
+    )
 
 
 def _weights(model: PreTrainedModel, shape: Shape) -> Weights | None:
     """Return the weights of a model similar to a Llama; None if it has others, or its positions are not supported."""
     tensors = {name: tensor.data for name, tensor in model.named_parameters()}
     rope, decoder, config = model.model.rotary_emb, model.model, model.config
-    rotated = config.rope_parameters.get("rope_type", "default") in STATIC_ROPE and 2 * len(rope.inv_freq) == shape.head_dim
+    rotated = (
+        config.rope_parameters.get("rope_type", "default") in STATIC_ROPE and 2 * len(rope.inv_freq) == shape.head_dim
+    )
     if not rotated or len(formats := {tensor.dtype for tensor in tensors.values()}) > 1 or not formats < set(DTYPES):
         return None
     attention = [layer.self_attn for layer in decoder.layers]

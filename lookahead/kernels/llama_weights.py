@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from safetensors.torch import load_file
 
-from ..model.llama_config import plain, tensor_sizes
+from ..model.llama_config import plain, similar, tensor_sizes
 from ..model.shape import Shape
 from ..model.small_files import check, weight_files
 from .records import PLAIN, Factors
@@ -128,7 +128,8 @@ class Weights:
     def to(self, dtype: torch.dtype) -> Weights:
         """Return the weights in another number format. The rotary frequencies stay float32."""
         layers = [
-            layer._replace(**{field: tensor.to(dtype) for field, tensor in layer.tensors.items()}) for layer in self.layers
+            layer._replace(**{field: tensor.to(dtype) for field, tensor in layer.tensors.items()})
+            for layer in self.layers
         ]
         embed = self.embed.to(dtype)
         head = embed if self.head is self.embed else self.head.to(dtype)
@@ -154,8 +155,8 @@ def _join(parts: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def compiles(folder: str | Path) -> bool:
-    """Return whether `read` supports the model in a folder."""
-    config = plain(folder)
+    """Return whether the passes of the model in a folder are compiled, according to its configuration."""
+    config = plain(folder) or similar(folder)
     return config is not None and supports(Shape.from_fields(config.get))
 
 
@@ -165,9 +166,9 @@ def read(folder: str, dtype: torch.dtype) -> tuple[Shape, Weights] | None:
     Returns None for other or incomplete models. Raises `ModelError` if one of its small files is damaged.
     """
     check(folder)
-    if not compiles(folder):
-        return None
     config = plain(folder)
+    if config is None or not supports(Shape.from_fields(config.get)):
+        return None
     shape, sizes, tensors = Shape.from_fields(config.get), tensor_sizes(config), {}
     try:
         for part in weight_files(folder):  # copies, because the files may be overwritten later

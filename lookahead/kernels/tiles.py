@@ -45,8 +45,9 @@ def pack(weight: np.ndarray) -> np.ndarray:
     steps = round_up(size, INPUTS) // INPUTS
     padded = np.zeros((round_up(out, BLOCK), steps * INPUTS), weight.dtype)
     padded[:out, :size] = weight
-    tiles = padded.reshape(-1, BLOCK // OUTPUTS, OUTPUTS, steps, INPUTS // 2, 2)
-    return in_large_pages(tiles.transpose(0, 3, 1, 4, 2, 5))
+    pairs = padded.view(np.uint32)  # they move as one number
+    tiles = pairs.reshape(-1, BLOCK // OUTPUTS, OUTPUTS, steps, INPUTS // 2)
+    return in_large_pages(tiles.transpose(0, 3, 1, 4, 2))
 
 
 def _intrinsic(builder, name: str, *kinds: ir.Type) -> ir.Function:

@@ -24,6 +24,13 @@ KNOWN = {
     "eos_token_id", "initializer_range", "pad_token_id", "torch_dtype", "unk_token_id", "_model_name_or_path",
     "transformers_version", "use_cache", "_name_or_path", "is_llama_config", "transformers.js_config",
 }  # fmt: skip
+NEEDED = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+STATIC_ROPE = (
+    "default",
+    "linear",
+    "llama3",
+    "yarn",
+)  # kinds of rotary positions whose frequencies do not depend on the text
 MUST_BE = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "attention_bias": False,
     "mlp_bias": False, "rope_interleaved": False, "rope_scaling": None, "pretraining_tp": 1,
@@ -41,11 +48,22 @@ def plain(folder: str | Path) -> dict[str, Any] | None:
     known = config.keys() <= KNOWN | MUST_BE.keys()
     if not known or any(config.get(name, value) != value for name, value in MUST_BE.items()):
         return None
-    needed = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-    complete = all(isinstance(config.get(name), int) for name in needed) and config.get("rms_norm_eps", 1e-6)
-    if not complete or config.get("model_type") != "llama" or not rope.get("rope_theta"):
+    if not _complete(config) or config.get("model_type") != "llama" or not rope.get("rope_theta"):
         return None
     return {**config, "rope_theta": float(rope["rope_theta"])}
+
+
+def similar(folder: str | Path) -> dict[str, Any] | None:
+    """Return a folder's configuration if it is of a class in `SIMILAR`, else None. Raises `ModelError` if damaged."""
+    config = read_small(folder, CONFIG) or {}
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    static = rope.get("rope_type", rope.get("type", "default")) in STATIC_ROPE
+    usual = static and config.get("hidden_act", "silu") == "silu" and "quantization_config" not in config
+    return config if usual and SIMILAR.intersection(config.get("architectures") or ()) and _complete(config) else None
+
+
+def _complete(config: dict[str, Any]) -> bool:
+    return all(isinstance(config.get(name), int) for name in NEEDED) and bool(config.get("rms_norm_eps", 1e-6))
 
 
 def tensor_sizes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:

@@ -98,6 +98,43 @@ def test_a_branch_has_the_bits_of_the_same_chain(past, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("window", [1, 2, KEY_BLOCK - 1, KEY_BLOCK, VALUE_BLOCK + 3])
+@pytest.mark.parametrize("length", [1, KEY_BLOCK + 1, VALUE_BLOCK, 3 * VALUE_BLOCK - 2])
+def test_a_row_attends_to_the_columns_of_its_window(length, window, dtype):
+    """Compares with attention to these columns only."""
+    query, keys, values = random_inputs(6, 3, length, dtype, rows=1)
+    alone = compute_attention(query, keys, values, np.array([length]), window=window)
+    oldest = max(0, length - window)
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        query.float().transpose(0, 1), keys[:, oldest:].float(), values[:, oldest:].float(), enable_gqa=True
+    )
+    tolerance = {"atol": 0.02, "rtol": 0.02} if dtype == torch.bfloat16 else {}
+    torch.testing.assert_close(alone, expected.transpose(0, 1), **tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("window", [1, 3, KEY_BLOCK + 1])
+@pytest.mark.parametrize("past", [1, KEY_BLOCK - 2, 2 * VALUE_BLOCK + 1])
+def test_rows_with_a_window_have_the_bits_of_single_rows(past, window, dtype):
+    """Half of the rows are a chain; the others are a second branch after the past, longer than the shortest windows."""
+    count = ROW_GROUP + 2
+    half, n = count // 2, past + count
+    query, keys, values = random_inputs(6, 3, n, dtype, rows=count)
+    chain = np.arange(past + 1, past + half + 1)
+    prefix, counts = np.append(chain, [past] * half), np.append([0] * half, np.arange(1, half + 1))
+    branch = np.tile(np.arange(past + half, n), (count, 1))
+    together = compute_attention(query, keys, values, prefix, branch, counts, window)
+    for row in range(half):
+        alone = compute_attention(query[row : row + 1], keys, values, chain[row : row + 1], window=window)
+        assert torch.equal(together[row : row + 1], alone)
+    for moved in (keys, values):
+        moved[:, past : past + half] = moved[:, past + half :].clone()
+    for row in range(half):
+        alone = compute_attention(query[half + row :][:1], keys, values, chain[row : row + 1], window=window)
+        assert torch.equal(together[half + row :][:1], alone)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("dim", [32, 48])
 def test_columns_are_moved_and_read_in_order(dtype, dim):
     _, keys, values = random_inputs(3, 3, 2 * KEY_BLOCK, dtype, 1, dim)

@@ -168,8 +168,8 @@ def test_a_tree_in_several_passes_equals_a_tree_in_one_pass(folders, kind):
 
 
 def test_other_models_are_left_to_transformers(tmp_path):
-    folders = [tiny(kind, tmp_path / kind) for kind in ("qwen2", "mistral", "gpt2")]
-    for folder in (*folders, tiny("llama", tmp_path / "biased", attention_bias=True)):
+    for kind in ("gemma", "gpt2"):
+        folder = tiny(kind, tmp_path / kind)
         assert type(CachedLM(load(folder)).passes) is modules.Modules
         assert kernels.read(folder, torch.float32) is None
 

@@ -12,10 +12,9 @@ from conftest import emitted, table_steps
 
 from lookahead.core.events import ModelError, Settings
 from lookahead.family import exactness
+from lookahead.kernels import CachedLM
 from lookahead.model import layer_skip, loading
 from lookahead.model.forward import Rollback
-from lookahead.model.lm import CachedLM
-from lookahead.model.modules import Modules
 
 METHODS = ("naive", "ngram", "draft", "tree", "lookahead", "suffix", "self")
 PROBE_S = 0.1
@@ -60,11 +59,11 @@ def outcome(kind: str) -> Outcome | None:
         with tempfile.TemporaryDirectory() as folder:
             config_of(kind).save_pretrained(folder)
             attention = loading.supported_attention(loading.meta_model(folder))
-        target = CachedLM(Modules(build(kind, attention=attention, **arguments)))
+        target = CachedLM(build(kind, attention=attention, **arguments))
         probed = exactness.probe(target, PROBE_S)
     except ModelError as error:
         return Outcome(kind, error.hint)
-    draft = CachedLM(Modules(build(kind, attention=attention, noise=NOISE, **arguments)))
+    draft = CachedLM(build(kind, attention=attention, noise=NOISE, **arguments), exact=False)
     texts = dict(_texts(target, draft))
     naive, margin = texts["naive"], max(TIE, 2 * probed.worst)
     wrong = [method for method, ids in texts.items() if not _agrees(target, naive, ids, margin)]

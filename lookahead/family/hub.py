@@ -444,8 +444,7 @@ def _check_passes(inspected: InspectedModel, model: PreTrainedModel) -> None:
     """Set how the cache of a model without weights is rolled back. Raises `ModelError` if its passes are not supported."""
     from ..model import loading
 
-    loading.supported_attention(model)
-    inspected.rollback = loading.rollback_of(model)
+    inspected.rollback = loading.rollback_of(model, loading.supported_attention(model))
 
 
 def _checks(plan: Plan, limits: Allowed | None, spare_bytes: int) -> list[Check]:

@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager, nullcontext
 import numpy as np
 import torch
 
+from .paths import Paths
+
 BLOCK = 128  # columns
 NOTHING = np.empty(0, np.int64)
 
@@ -72,7 +74,12 @@ class CacheLayer:
 
 
 class KeyValueCache:
-    """The keys and values of all layers and, if `tap` was called, hidden states of the same tokens."""
+    """The keys and values of all layers and, if `tap` was called, hidden states of the same tokens.
+
+    Layers that no pass has written are not `used`: they attend to images, or share the keys of another layer.
+    """
+
+    paths: Paths | None = None  # during a pass that computes a tree as a batch
 
     def __init__(self, layers: int):
         self.lengths = [0] * layers  # columns in use per layer; they are equal except during a pass
@@ -82,13 +89,18 @@ class KeyValueCache:
         self.chosen_experts: Sequence[torch.Tensor] = ()  # of the rows of the last pass; see `experts.Routing`
         self._states, self._state_width = torch.empty(0), 0
 
+    @property
+    def used(self) -> list[CacheLayer]:
+        """The layers that have keys."""
+        return [layer for layer in self.layers if layer.keys.dim() == 4]
+
     def ensure_capacity(self, columns: int) -> None:
         """Prepare a pass after which the cache has at most this many columns."""
         self.capacity = max(self.capacity, capacity_for(columns))
 
     def columns(self, start: int, stop: int) -> list[torch.Tensor]:
         """Return copies of the keys and values of these columns, [heads, columns, dim], in order of layers."""
-        return [tensor[0, :, start:stop].clone() for layer in self.layers for tensor in (layer.keys, layer.values)]
+        return [tensor[0, :, start:stop].clone() for layer in self.used for tensor in (layer.keys, layer.values)]
 
     def tap(self, layers: Sequence[int], hidden: int, dtype: torch.dtype, device: torch.device) -> None:
         """Store the hidden states after these layers, `hidden` numbers each, from now on. The cache must be empty."""
@@ -105,14 +117,14 @@ class KeyValueCache:
 
     def gather(self, start: int, columns: Sequence[int]) -> None:
         """Move ascending columns of every layer to `start`, `start + 1`, ..."""
-        indices = torch.tensor(columns, device=self.layers[0].keys.device)
+        indices = torch.tensor(columns, device=self.used[0].keys.device)
         self._move(start, indices)
         if len(self.taps):
             self._states[start : start + len(columns)] = self._states[indices.to(self._states.device)]
 
     def _move(self, start: int, columns: torch.Tensor) -> None:
         stop = start + len(columns)
-        for layer in self.layers:
+        for layer in self.used:
             layer.keys[:, :, start:stop] = layer.keys.index_select(2, columns)
             layer.values[:, :, start:stop] = layer.values.index_select(2, columns)
 
@@ -120,7 +132,8 @@ class KeyValueCache:
         """Copy another cache of the same model. If this cache stores hidden states, the other must store the same."""
         length = other.length()
         self.ensure_capacity(length)
-        for layer, source in zip(self.layers, other.layers, strict=True):
+        for source in other.used:
+            layer = self.layers[source.number]
             (_, heads, _, dim), keys, values = source.keys.shape, source.keys, source.values
             if layer.keys.dim() < 4 or layer.keys.shape[2] < length:
                 layer.grow(self.capacity, heads, (dim, values.shape[3]), keys.dtype, keys.device)
@@ -149,6 +162,7 @@ class KeyValueCache:
         return nullcontext()
 
     def length(self) -> int:
-        """Return the number of cached tokens, which is the same in every layer."""
-        assert len(set(self.lengths)) == 1, "the layers have different numbers of tokens"
-        return self.lengths[0]
+        """Return the number of cached tokens, which is the same in every used layer."""
+        lengths = {layer.length for layer in self.used} or {0}
+        assert len(lengths) == 1, "the layers have different numbers of tokens"
+        return lengths.pop()

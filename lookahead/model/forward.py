@@ -33,13 +33,15 @@ class Part(NamedTuple):
 class Rollback(NamedTuple):
     """How rejected rows leave a model's cache: its layers with keys, those of them with a sliding window, and recurrent layers.
 
-    `row_by_row` is set if recurrent layers compute the rows of a pass one after the other.
+    `row_by_row` is set if recurrent layers compute the rows of a pass one after the other, and `by_paths` if a tree is a batch
+    of its paths (`model.paths`).
     """
 
     keys: int
     windows: int = 0
     recurrent: int = 0
     row_by_row: bool = False
+    by_paths: bool = False
 
     @property
     def sentence(self) -> str:
@@ -58,6 +60,8 @@ class Rollback(NamedTuple):
             )
         if self.row_by_row:
             parts.append("These layers compute the rows of a pass one by one, so drafts save little time.")
+        if self.by_paths:
+            parts.append("Its attention computes only chains. A tree is computed as one chain per branch, so it costs more than its rows.")
         return " ".join(parts)
 
 

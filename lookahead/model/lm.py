@@ -120,9 +120,12 @@ class CachedLM:
 
         Returns the part, and its number of additional rows in front, which are tokens or pending rows that are read again.
         """
-        base, length = len(self.tokens), len(self.tokens) + first
-        start = self.cache.rewind(length)
-        rows, again = [*self.tokens[start:], *tokens] if start < length else tokens, length - start
+        base, rollback = len(self.tokens), self.passes.rollback
+        # A batch of paths begins after the text: it cannot continue pending rows.
+        continues = is_chain(parents) or not (rollback.by_paths or rollback.recurrent)
+        start = self.cache.rewind(base + first if continues else base)
+        again = base + first - start
+        rows = [*self.tokens[start:], *tokens] if again else tokens
         if again:
             shift = base - start
             parents = [*range(-1, shift - 1), *(parent + shift for parent in parents)]

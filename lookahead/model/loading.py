@@ -21,7 +21,7 @@ from ..core.wording import short_error
 from . import quantization, small_files
 from .forward import Forward
 from .lm import CachedLM
-from .modules import ATTENTION, CACHES, OTHER, Modules, forward_for, rollback_of
+from .modules import ATTENTION, CACHES, OTHER, TRIAL, Modules, forward_for, rollback_of
 from .shape import Shape
 
 MIN_CONTEXT = 128  # tokens; the measurements at load need less
@@ -121,41 +121,44 @@ def generation(folder: str | Path) -> GenerationConfig | None:
 
 def _built(config: PreTrainedConfig, attention: str) -> PreTrainedModel:
     with init_empty_weights(include_buffers=True):
-        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False, attn_implementation=attention)
+        return _for_shapes(AutoModelForCausalLM.from_config(config, trust_remote_code=False, attn_implementation=attention))
+
+
+def _for_shapes(model: PreTrainedModel) -> PreTrainedModel:
+    """Prepare a model without weights for passes."""
     model.tie_weights()
+    if hasattr(model, "set_experts_implementation"):  # the default implementation needs values
+        with suppress(ValueError):
+            model.set_experts_implementation("batched_mm")
     return model.eval()
 
 
-def _eager(model: PreTrainedModel) -> PreTrainedModel:
-    """Return the same model with its own attention. Its configuration may be a text part that has no architecture."""
+def _with_attention(model: PreTrainedModel, attention: str) -> PreTrainedModel:
+    """Return the same model with other attention. Its configuration may be a text part that has no architecture."""
     with init_empty_weights(include_buffers=True):
-        eager = type(model)._from_config(copy.deepcopy(model.config), attn_implementation="eager")
-    eager.tie_weights()
-    return eager.eval()
+        return _for_shapes(type(model)._from_config(copy.deepcopy(model.config), attn_implementation=attention))
 
 
 def supported_attention(model: PreTrainedModel) -> str:
     """Return the name of the attention to compute a model with: `ATTENTION`, or "eager", the model's own.
 
-    `model` has no weights (`empty`). Raises `ModelError` if it is not supported.
+    Its own attention computes chains only. `model` has no weights (`empty`). Raises `ModelError` if it is not supported.
     """
     config, name = model.config, model.config.model_type
     rollback = rollback_of(model)
     accepted = inspect.signature(model.forward).parameters.keys()
-    needed = {"position_ids"} if rollback.keys else set()  # recurrent layers have no positions
-    if needed - accepted or not CACHES & accepted or config.is_encoder_decoder:
-        raise ModelError("model", name, f"a pass of this architecture does not accept positions; {OTHER}")
+    if not CACHES & accepted or config.is_encoder_decoder:
+        raise ModelError("model", name, f"a pass of this architecture does not accept a cache; {OTHER}")
     if getattr(config, "is_decoder", None) is False and not name.startswith(DECODERS):
         raise ModelError("model", name, f"its configuration describes an encoder (is_decoder is false); {OTHER}")
     if (length := Shape.from_config(config).context_length) < MIN_CONTEXT:
         hint = f"its context holds {length} tokens; choose a model with at least {MIN_CONTEXT}."
         raise ModelError("model", name, hint)
-    if config._attn_implementation == ATTENTION and _failure(model) is None:
-        return ATTENTION
-    if rollback.windows:
-        hint = f"its attention with a sliding window cannot follow the branches of a draft; {OTHER}"
-        raise ModelError("model", name, hint)
-    if error := _failure(_eager(model)):
+    if not rollback.by_paths and _failure(model) is None and _follows_trees(model):
+        return config._attn_implementation
+    if isinstance(error := _failure(_with_attention(model, "eager")), ModelError):
+        raise error
+    if error:
         reasons = " ".join(str(error).split())[:160]
         hint = f"a pass over draft rows fails ({type(error).__name__}: {reasons}); {OTHER}"
         raise ModelError("model", name, hint) from error
@@ -164,21 +167,29 @@ def supported_attention(model: PreTrainedModel) -> str:
 
 @torch.inference_mode()
 def _failure(model: PreTrainedModel) -> Exception | None:
-    """Run passes over a chain and a tree on shapes only; return the error of a pass, or None.
-
-    Raises `ModelError` if the model passes arguments to attention that are not implemented.
-    """
-    if hasattr(model, "set_experts_implementation"):  # the default implementation needs values
-        with suppress(ValueError):
-            model.set_experts_implementation("batched_mm")
+    """Run passes over a chain and a tree on shapes only; return the error of a pass, or None."""
     try:
         lm = CachedLM(Modules(model))
         lm.extend([0, 0, 0])
         lm.forward([0, 0, 0], [-1, 0, 0])
         lm.keep([0, 2])
         lm.forward([0])
-    except ModelError:
-        raise
     except Exception as error:  # an architecture can raise any error
         return None if any(message in str(error) for message in NEEDS_VALUES) else error
     return None
+
+
+@torch.inference_mode()
+def _follows_trees(model: PreTrainedModel) -> bool:
+    """Return whether every layer with keys attends to the rows that the mask of a tree names. `model` has shapes only."""
+    trial = _with_attention(model, TRIAL)
+    lm = CachedLM(Modules(trial))
+    try:
+        lm.forward([0, 0, 0], [-1, 0, 0])
+    except Exception as error:  # an architecture can raise any error
+        if not any(message in str(error) for message in NEEDS_VALUES):
+            return False
+    trials = [each for module in trial.modules() for each in getattr(module, "trials", ())]
+    layers, windows = lm.cache.written()  # not all layers, if the pass needed values
+    passed = sum(window is not None for _, window in trials)
+    return all(unchanged for unchanged, _ in trials) and len(trials) >= layers and passed >= windows

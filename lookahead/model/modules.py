@@ -33,9 +33,10 @@ from . import recurrent
 from .cache import CacheLayer, KeyValueCache
 from .experts import Routing
 from .forward import ALL_ROWS, IMPLEMENTATIONS, Forward, Mixture, Rollback
+from .paths import Paths
 from .shape import Shape
 
-ATTENTION = "lookahead"
+ATTENTION, TRIAL = "lookahead", "lookahead-trial"
 ROUNDING = 0.05  # relative to the largest logit: a larger difference is not rounding
 OTHER = "choose a plain decoder, such as Llama or Qwen."
 CACHES = {"past_key_values", "cache_params"}  # names of a pass's argument for the cache
@@ -110,8 +111,16 @@ def _unsupported(module: torch.nn.Module, reason: str) -> ModelError:
     return ModelError("model", kind, f"{reason}; {OTHER}")
 
 
-AttentionInterface.register(ATTENTION, attend)
-AttentionMaskInterface.register(ATTENTION, eager_mask)
+def _try(module, query, key, value, attention_mask, sliding_window=None, **others):
+    """`attend` in a trial pass over a tree. It adds to `module.trials` whether the mask is unchanged, and the window."""
+    is_unchanged = attention_mask is not None and attention_mask.dtype == torch.long
+    module.trials = [*getattr(module, "trials", ()), (is_unchanged, sliding_window or _chunk(module))]
+    return attend(module, query, key, value, attention_mask, sliding_window=sliding_window, **others)
+
+
+for name, function in ((ATTENTION, attend), (TRIAL, _try)):
+    AttentionInterface.register(name, function)
+    AttentionMaskInterface.register(name, eager_mask)
 
 
 class _ModulesLayer(DynamicLayer):
@@ -122,13 +131,22 @@ class _ModulesLayer(DynamicLayer):
         self.layer = layer
 
     def update(self, key_states, value_states, *args, **kwargs):
-        return self.layer.update(key_states, value_states)
+        return _updated(self.layer, key_states, value_states)
 
     def get_seq_length(self) -> int:
         return self.layer.length
 
     def crop(self, tokens_to_remove: int) -> None:
         self.layer.length -= abs(int(tokens_to_remove))
+
+
+def _updated(layer: CacheLayer, *added: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Append keys and values [texts, heads, rows, dim]; return those that each text attends to."""
+    paths, base = layer.cache.paths, layer.length
+    if paths is None:
+        return layer.update(*added)
+    stored = layer.update(*(paths.by_row(tensor.transpose(1, 2)).transpose(1, 2) for tensor in added))
+    return tuple(paths.after(base, tensor) for tensor in stored)
 
 
 class _IndexedLayer(_ModulesLayer, DynamicIndexedLayer):
@@ -149,7 +167,7 @@ class _IndexedLayer(_ModulesLayer, DynamicIndexedLayer):
 
     def update_indexer(self, indexer_key_states):
         keys = indexer_key_states[:, None]  # one head; values of width 0
-        return self._index.update(keys, keys[..., :0])[0][:, 0]
+        return _updated(self._index, keys, keys[..., :0])[0][:, 0]
 
 
 class _HybridLayer(LinearAttentionLayer, _ModulesLayer):
@@ -168,7 +186,14 @@ class _ModulesCache(KeyValueCache):
         stored = [layer for layer in self.dynamic.layers if isinstance(layer, DynamicLayer)]
         super().__init__(len(stored) + sum(isinstance(layer, DynamicIndexedLayer) for layer in stored))
         rest = iter(self.layers)
+        self._windows = [isinstance(layer, DynamicSlidingWindowLayer) for layer in self.dynamic.layers]
         self.dynamic.layers = [_layer(layer, rest) for layer in self.dynamic.layers]
+
+    def written(self) -> tuple[int, int]:
+        """Return the number of layers with keys, and of those with a window."""
+        layers = zip(self.dynamic.layers, self._windows, strict=True)
+        written = [window for layer, window in layers if isinstance(layer, _ModulesLayer) and layer.layer in self.used]
+        return len(written), sum(written)
 
 
 def _layer(layer: Any, rest: Iterator[CacheLayer]) -> Any:
@@ -215,7 +240,8 @@ class Modules(Forward):
         self._model, self._rollback, self._routing = model, rollback_of(model), Routing(model)
         self.shape = Shape.from_config(model.config)
         self._arguments = inspect.signature(model.forward).parameters.keys()
-        self.is_plain = all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
+        layers = DynamicCache(config=model.config).layers
+        self.is_plain = not self._rollback.by_paths and all(type(layer) is DynamicLayer for layer in layers)
         if self._rollback.recurrent:
             if len(self.devices) > 1:
                 raise ModelError(
@@ -259,16 +285,21 @@ class Modules(Forward):
     def new_cache(self) -> KeyValueCache:
         return (_RecurrentCache if self.rollback.recurrent else _ModulesCache)(self.model.config)
 
-    def prepare_rows(self, parents: Sequence[int], base: int, first: int, cache: KeyValueCache) -> torch.Tensor | None:
-        if not self.rollback.windows or is_chain(parents):
-            return super().prepare_rows(parents, base, first, cache)
-        return distances(parents, base, first, self.device)
+    def prepare_rows(self, parents: Sequence[int], base: int, first: int, cache: KeyValueCache) -> torch.Tensor | Paths | None:
+        if is_chain(parents):
+            return None
+        if self.rollback.by_paths:
+            return Paths(parents)
+        if self.rollback.windows or self.model.config._attn_implementation == TRIAL:
+            return distances(parents, base, first, self.device)
+        return super().prepare_rows(parents, base, first, cache)
 
     @torch.inference_mode()
-    def __call__(self, ids, positions, cache: _ModulesCache, rows: torch.Tensor | None, only: slice = ALL_ROWS):
+    def __call__(self, ids, positions, cache: _ModulesCache, rows: torch.Tensor | Paths | None, only: slice = ALL_ROWS):
         if isinstance(positions, slice):
             positions = torch.arange(positions.start, positions.stop, device=self.device)
         start = cache.length()
+        cache.paths = rows if isinstance(rows, Paths) else None
         with cache.computing(len(ids)):
             out = self._output(ids, positions, cache.dynamic, rows, only, len(cache.taps) > 0)
         self._keep_states(out, cache, start, len(ids))
@@ -276,16 +307,21 @@ class Modules(Forward):
         return out.logits[0]
 
     def _output(
-        self, ids, positions, dynamic: DynamicCache, mask: torch.Tensor | None, only: slice, states: bool
+        self, ids, positions, dynamic: DynamicCache, rows: torch.Tensor | Paths | None, only: slice, states: bool
     ) -> Any:
         """Return transformers' output of a pass over ids [rows] at positions [rows], with hidden states if `states` is set."""
+        paths = rows if isinstance(rows, Paths) else None
+        ids, positions = (paths.batch(part) if paths else part[None] for part in (ids, positions))
         # `only` is a slice, because the last layers may be on another GPU than the first.
         options = {
-            "position_ids": positions[None], "attention_mask": mask, "logits_to_keep": only, **dict.fromkeys(CACHES, dynamic)
+            "position_ids": positions, "attention_mask": None if paths else rows, "logits_to_keep": ALL_ROWS if paths else only,
+            **dict.fromkeys(CACHES, dynamic)
         }  # fmt: skip
         accepted = {name: value for name, value in options.items() if name in self._arguments}
-        out = self.model(input_ids=ids[None], use_cache=True, output_hidden_states=states, **accepted)
-        if "logits_to_keep" not in accepted:
+        out = self.model(input_ids=ids, use_cache=True, output_hidden_states=states, **accepted)
+        if paths:
+            out.logits, out.hidden_states = paths.by_row(out.logits), paths.by_row(out.hidden_states or ())
+        if paths or "logits_to_keep" not in accepted:
             out.logits = out.logits[:, only]
         return out
 
@@ -366,8 +402,8 @@ def first_layers(model: PreTrainedModel, layers: int) -> PreTrainedModel:
     return short.to(model.device).eval()
 
 
-def rollback_of(model: PreTrainedModel) -> Rollback:
-    """Return how a model's cache is rolled back. Raises `ModelError` if it cannot be."""
+def rollback_of(model: PreTrainedModel, attention: str | None = None) -> Rollback:
+    """Return how a model's cache is rolled back with `attention`, by default the model's. Raises `ModelError` if it cannot be."""
     layers, config = DynamicCache(config=model.config).layers, model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
     others = {type(layer).__name__ for layer in layers if type(layer) not in ROLLED_BACK}
@@ -378,5 +414,12 @@ def rollback_of(model: PreTrainedModel) -> Rollback:
     if others:
         hint = f"its cache ({', '.join(sorted(others))}) cannot be rolled back; {OTHER}"
         raise ModelError("model", model.config.model_type, hint)
-    windows = sum(isinstance(layer, DynamicSlidingWindowLayer) for layer in layers)
-    return Rollback(sum(isinstance(layer, DynamicLayer) for layer in layers), windows, states)
+    keys, windows, indexers = (
+        sum(isinstance(layer, kind) for layer in layers)
+        for kind in (DynamicLayer, DynamicSlidingWindowLayer, DynamicIndexedLayer)
+    )
+    attention = attention or model.config._attn_implementation
+    # A mask of distances is for our attention only: sdpa and indexers add it to their scores. Other attention may ignore masks.
+    follows_mask = attention in (ATTENTION, TRIAL) and not (windows and indexers) or attention == "sdpa" and not windows
+    has_positions = "position_ids" in inspect.signature(model.forward).parameters
+    return Rollback(keys, windows, states, by_paths=keys > 0 and not (follows_mask and has_positions))

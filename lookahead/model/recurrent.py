@@ -20,6 +20,7 @@ from transformers.cache_utils import LinearAttentionCacheLayerMixin
 
 from ..core.tree import is_chain
 from .cache import KeyValueCache
+from .paths import Paths
 
 STATEFUL = {"update_conv_state", "update_recurrent_state"}  # methods of a cache that a recurrent layer calls
 
@@ -27,40 +28,23 @@ STATEFUL = {"update_conv_state", "update_recurrent_state"}  # methods of a cache
 class Plan(NamedTuple):
     """How a pass runs through recurrent layers.
 
-    The first `stem` rows are a chain. If `saves` is set, the states after them are kept. `paths` are the rows from there to each
-    leaf, or None if they are a chain.
+    The first `stem` rows are a chain. If `saves` is set, the states after them are kept. `paths` are those of the other rows, or
+    None if they are a chain.
     """
 
     stem: int
     saves: bool
-    paths: list[list[int]] | None
-
-
-def plan(parents: Sequence[int], stem: int, saves: bool) -> Plan:
-    """Return the plan for a pass with these parents, of which the first `stem` are a chain."""
-    if is_chain(parents):
-        return Plan(stem, saves, None)
-    inner = set(parents)
-    leaves = [row for row in range(stem, len(parents)) if row not in inner]
-    return Plan(stem, saves, [_path(parents, leaf, stem) for leaf in leaves])
-
-
-def _path(parents: Sequence[int], row: int, stem: int) -> list[int]:
-    path = []
-    while row >= stem:
-        path.append(row)
-        row = parents[row]
-    return path[::-1]
+    paths: Paths | None
 
 
 class States:
-    """A copy of the states of one layer of transformers' cache."""
+    """A copy of the states of one layer of transformers' cache, for the first text of a batch."""
 
     NAMES = ("conv_states", "recurrent_states")
 
     def __init__(self, layer: LinearAttentionCacheLayerMixin):
         self._tensors = {
-            name: {i: state.clone() for i, state in getattr(layer, name).items() if state is not None}
+            name: {i: state[:1].clone() for i, state in getattr(layer, name).items() if state is not None}
             for name in self.NAMES
         }
 
@@ -123,10 +107,8 @@ class Split:
         if plan.stem < rows and plan.paths is None:
             outputs.append(run(slice(plan.stem, rows)))
         elif plan.stem < rows:
-            longest = max(map(len, plan.paths))
-            padded = torch.tensor([path + path[-1:] * (longest - len(path)) for path in plan.paths])
-            States(layer).restore(layer, len(padded))
-            outputs.append(_by_row(run(padded), plan, rows))
+            States(layer).restore(layer, len(plan.paths))
+            outputs.append(plan.paths.by_row(run(plan.paths.rows)))
         return _joined(outputs)
 
 
@@ -155,15 +137,6 @@ def _part(value: Any, rows: int, index: slice | torch.Tensor) -> Any:
     if value.dim() == 4 or value.shape[1] != rows:  # a mask
         return None
     return value[:, index] if isinstance(index, slice) else value[0, index.to(value.device)]
-
-
-def _by_row(out: Any, plan: Plan, rows: int) -> Any:
-    """Return the output [1, rows - stem, ...] of a batch of paths [paths, longest, ...]."""
-    if isinstance(out, tuple):
-        return tuple(_by_row(part, plan, rows) for part in out)
-    place = {row: (number, i) for number, path in enumerate(plan.paths or ()) for i, row in enumerate(path)}
-    texts, columns = zip(*(place[row] for row in range(plan.stem, rows)), strict=True)
-    return out[list(texts), list(columns)][None]
 
 
 def _joined(outputs: Sequence[Any]) -> Any:
@@ -196,7 +169,7 @@ class StateCache(KeyValueCache):
         rows, is_inside = len(parents), base <= length <= base + len(parents)
         self._saves = length if is_inside else -1
         stem = length - base if is_inside else rows if is_chain(parents) else 0
-        self.plan = plan(parents, stem, is_inside)
+        self.plan = Plan(stem, is_inside, None if is_chain(parents) else Paths(parents, stem))
 
     def save(self, number: int) -> None:
         """Keep the present states of the layer with this number."""
@@ -207,23 +180,31 @@ class StateCache(KeyValueCache):
         self._is_valid = False
         if self._saves >= 0:
             self._saved_at = -1
+        if self.paths:  # all layers compute a batch
+            self.plan = self.plan._replace(paths=None)
+            for _, layer in self._stateful():
+                States(layer).restore(layer, len(self.paths))
         yield
         self._tokens += rows
-        self._is_valid = self.plan.paths is None
+        self._is_valid = not (self.plan.paths or self.paths)
         if self._saves >= 0:
             self._saved_at = self._saves
 
     def rewind(self, length: int) -> int:
         if not (self._is_valid and self._tokens <= length):
             self._tokens, self._is_valid = (self._saved_at if 0 <= self._saved_at <= length else 0), True
-            for number, layer in enumerate(self.dynamic.layers):
-                if isinstance(layer, LinearAttentionCacheLayerMixin):
-                    if self._tokens:
-                        self._saved[number].restore(layer)
-                    else:
-                        LinearAttentionCacheLayerMixin.__init__(layer, layer.number_of_states)
+            for number, layer in self._stateful():
+                if self._tokens:
+                    self._saved[number].restore(layer)
+                else:
+                    LinearAttentionCacheLayerMixin.__init__(layer, layer.number_of_states)
         super().rewind(self._tokens)
         return self._tokens
+
+    def _stateful(self) -> list[tuple[int, Any]]:
+        """Return the numbers and layers of transformers' cache that have states."""
+        layers = enumerate(self.dynamic.layers)
+        return [(number, layer) for number, layer in layers if isinstance(layer, LinearAttentionCacheLayerMixin)]
 
     def gather(self, start: int, columns: Sequence[int]) -> None:
         """Move the hidden states only, because the keys and values after the snapshot are computed again."""

@@ -39,11 +39,12 @@ class Outcome:
     @property
     def rolled_back(self) -> str:
         """How the cache is rolled back, in words."""
-        keys, windows, recurrent, row_by_row = self.rollback
+        keys, windows, recurrent, row_by_row, by_paths = self.rollback
         parts = ["keys cut"] if keys else []
         parts += ["window masked"] if windows else []
         parts += ["snapshot and replay"] if recurrent else []
         parts += ["row by row"] if row_by_row else []
+        parts += ["trees as chains"] if by_paths else []
         return ", ".join(parts)
 
 

@@ -157,13 +157,15 @@ class _IndexedLayer(_ModulesLayer, DynamicIndexedLayer):
         self._index = index
 
     @property
-    def indexer_position_ids(self) -> Any:
-        """Positions of the indexer's keys. Layers that need them are not implemented."""
+    def indexer_position_ids(self) -> torch.Tensor | None:
+        """Positions of the stored keys [dims, texts, tokens]: a text's tokens are numbered."""
+        positions = torch.arange(self._index.length, device=self._index.keys.device)
+        return positions.expand(self._dims, len(self._index.cache.paths or (None,)), -1) if len(positions) else None
 
     @indexer_position_ids.setter
     def indexer_position_ids(self, positions: torch.Tensor | None) -> None:
         if positions is not None:
-            raise ModelError("model", "cache", f"its indexer stores positions, which are not rolled back here; {OTHER}")
+            self._dims = len(positions)
 
     def update_indexer(self, indexer_key_states):
         keys = indexer_key_states[:, None]  # one head; values of width 0

@@ -37,22 +37,28 @@ class Plan(NamedTuple):
     paths: Paths | None
 
 
-class States:
-    """A copy of the states of one layer of transformers' cache, for the first text of a batch."""
+State = dict[tuple[str, int], torch.Tensor]  # by name and number of a state in its layer
 
-    NAMES = ("conv_states", "recurrent_states")
 
-    def __init__(self, layer: LinearAttentionCacheLayerMixin):
-        self._tensors = {
-            name: {i: state[:1].clone() for i, state in getattr(layer, name).items() if state is not None}
-            for name in self.NAMES
-        }
+def present(layer: LinearAttentionCacheLayerMixin) -> State:
+    """Return the states of one layer of transformers' cache. Passes change them in place."""
+    return {
+        (name, i): state
+        for name in ("conv_states", "recurrent_states")
+        for i, state in getattr(layer, name).items()
+        if state is not None
+    }
 
-    def restore(self, layer: LinearAttentionCacheLayerMixin, texts: int = 1) -> None:
-        """Set the states of a layer to these, once for each of `texts` texts of a batch."""
-        for name, states in self._tensors.items():
-            for i, state in states.items():
-                getattr(layer, name)[i] = state.repeat(texts, *[1] * (state.dim() - 1))
+
+def copied(states: State) -> State:
+    """Return a copy of states, for the first text of a batch."""
+    return {key: state[:1].clone() for key, state in states.items()}
+
+
+def restore(layer: LinearAttentionCacheLayerMixin, states: State, texts: int = 1) -> None:
+    """Set states of a layer to copies of these, one for each of `texts` texts of a batch."""
+    for (name, i), state in states.items():
+        getattr(layer, name)[i] = state[:1].repeat(texts, *[1] * (state.dim() - 1))
 
 
 def mixers(model: torch.nn.Module) -> list[torch.nn.Module]:
@@ -68,7 +74,8 @@ def set_stepwise(layers: Sequence[Any], stepwise: bool) -> None:
 
 @cache
 def _is_mixer(kind: type) -> bool:
-    return any(STATEFUL & _names(vars(base).get("forward")) for base in kind.__mro__ if not issubclass(Split, base))
+    bases = [base for base in kind.__mro__ if not issubclass(Split, base)]
+    return any(STATEFUL & _names(method) for base in bases for method in vars(base).values())
 
 
 def _names(function: Any) -> set[str]:
@@ -80,10 +87,12 @@ def _names(function: Any) -> set[str]:
 class Split:
     """Added to the class of a recurrent layer, so that its passes follow the cache's `Plan`.
 
-    With `stepwise`, the layer cannot continue a state with several rows, and each row is a call.
+    With `stepwise`, the layer cannot continue a state with several rows, and each row is a call. `own` are the states that it
+    sets: several recurrent layers can share a layer of the cache.
     """
 
     stepwise: bool | None = None
+    own: frozenset[tuple[str, int]] = frozenset()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         call, number = super().forward, self.layer_idx  # type: ignore[misc, attr-defined]
@@ -92,22 +101,31 @@ class Split:
         if cache is None:
             return call(*args, **kwargs)
         plan, rows, layer = cache.plan, _rows(args, kwargs), dynamic.layers[number]  # type: ignore[union-attr]
+        before = present(layer).keys()
+
+        def mine() -> State:
+            return {key: state for key, state in present(layer).items() if key in self.own}
 
         def run(index: slice | torch.Tensor) -> Any:
             columns = range(*index.indices(rows)) if isinstance(index, slice) else range(index.shape[1])
-            if self.stepwise and layer.has_previous_state[0] and len(columns) > 1:
+            if self.stepwise and any(layer.has_previous_state[i] for _, i in self.own) and len(columns) > 1:
                 steps = (slice(i, i + 1) if isinstance(index, slice) else index[:, i : i + 1] for i in columns)
                 return _joined([run(step) for step in steps])
             parts = [_part(value, rows, index) for value in args]
-            return call(*parts, **{name: _part(value, rows, index) for name, value in kwargs.items()})
+            dynamic.state_cache = None  # a recurrent layer inside of this one computes the same rows
+            try:
+                return call(*parts, **{name: _part(value, rows, index) for name, value in kwargs.items()})
+            finally:
+                dynamic.state_cache = cache
+                self.own = self.own or frozenset(present(layer).keys() - before)
 
         outputs = [run(slice(plan.stem))] if plan.stem else []
         if plan.saves:
-            cache.save(number)
+            cache.save(number, mine())
         if plan.stem < rows and plan.paths is None:
             outputs.append(run(slice(plan.stem, rows)))
         elif plan.stem < rows:
-            States(layer).restore(layer, len(plan.paths))
+            restore(layer, mine(), len(plan.paths))
             outputs.append(plan.paths.by_row(run(plan.paths.rows)))
         return _joined(outputs)
 
@@ -158,7 +176,7 @@ class StateCache(KeyValueCache):
         self._tokens = 0  # number of tokens that the states have read
         self._is_valid = True  # False during a pass, after an interrupted pass, and after a tree
         self.plan, self._saves = Plan(0, False, None), -1
-        self._saved: dict[int, States] = {}
+        self._saved: dict[int, State] = {}
         self._saved_at = -1  # number of tokens that the saved states have read
         self.dynamic.state_cache = self
 
@@ -171,9 +189,9 @@ class StateCache(KeyValueCache):
         stem = length - base if is_inside else rows if is_chain(parents) else 0
         self.plan = Plan(stem, is_inside, None if is_chain(parents) else Paths(parents, stem))
 
-    def save(self, number: int) -> None:
-        """Keep the present states of the layer with this number."""
-        self._saved[number] = States(self.dynamic.layers[number])
+    def save(self, number: int, states: State) -> None:
+        """Keep copies of states of the layer with this number."""
+        self._saved.setdefault(number, {}).update(copied(states))
 
     @contextmanager
     def computing(self, rows: int) -> Iterator[None]:
@@ -183,7 +201,7 @@ class StateCache(KeyValueCache):
         if self.paths:  # all layers compute a batch
             self.plan = self.plan._replace(paths=None)
             for _, layer in self._stateful():
-                States(layer).restore(layer, len(self.paths))
+                restore(layer, present(layer), len(self.paths))
         yield
         self._tokens += rows
         self._is_valid = not (self.plan.paths or self.paths)
@@ -195,7 +213,7 @@ class StateCache(KeyValueCache):
             self._tokens, self._is_valid = (self._saved_at if 0 <= self._saved_at <= length else 0), True
             for number, layer in self._stateful():
                 if self._tokens:
-                    self._saved[number].restore(layer)
+                    restore(layer, self._saved[number])
                 else:
                     LinearAttentionCacheLayerMixin.__init__(layer, layer.number_of_states)
         super().rewind(self._tokens)
@@ -220,4 +238,4 @@ class StateCache(KeyValueCache):
                     {name: dict(value) for name, value in vars(source).items() if isinstance(value, dict)}
                 )
                 layer.device, layer.dtype = source.device, source.dtype
-                States(source).restore(layer)
+                restore(layer, copied(present(source)))

@@ -10,7 +10,7 @@ from .lm import CachedLM
 ROLE = "self"
 SHARE = 8  # the drafter has one eighth of the target's layers
 # Raised by an architecture that cannot be cut, or whose first layers have no attention.
-CUT_ERRORS = (AttributeError, RuntimeError, TypeError, KeyError, IndexError, ValueError)
+CUT_ERRORS = (ArithmeticError, AttributeError, RuntimeError, TypeError, KeyError, IndexError, ValueError)
 
 
 def _first(target: CachedLM, layers: int, exact: bool) -> CachedLM:

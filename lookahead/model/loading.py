@@ -147,7 +147,7 @@ def supported_attention(model: PreTrainedModel) -> str:
     config, name = model.config, model.config.model_type
     rollback = rollback_of(model)
     accepted = inspect.signature(model.forward).parameters.keys()
-    if not CACHES & accepted or config.is_encoder_decoder:
+    if not (CACHES & accepted or rollback.recurrent) or config.is_encoder_decoder:
         raise ModelError("model", name, f"a pass of this architecture does not accept a cache; {OTHER}")
     if getattr(config, "is_decoder", None) is False and not name.startswith(DECODERS):
         raise ModelError("model", name, f"its configuration describes an encoder (is_decoder is false); {OTHER}")
@@ -193,4 +193,6 @@ def _follows_trees(model: PreTrainedModel) -> bool:
     layers, windows = lm.cache.written()  # not all layers, if the pass needed values
     if not trials or len(trials) < layers:  # a layer has another function for attention
         return lm.passes.rollback.keys == 0
-    return all(unchanged for unchanged, _ in trials) and sum(window is not None for _, window in trials) >= windows
+    passed = sum(window is not None for _, window in trials)
+    follows_windows = passed >= windows if windows else not passed
+    return follows_windows and all(unchanged for unchanged, _ in trials)

@@ -29,7 +29,7 @@ from transformers.masking_utils import eager_mask
 
 from ..core.events import ModelError
 from ..core.tree import ancestor_mask, depths, is_chain
-from . import recurrent
+from . import outside, recurrent
 from .cache import CacheLayer, KeyValueCache
 from .experts import Routing
 from .forward import ALL_ROWS, IMPLEMENTATIONS, Forward, Mixture, Rollback
@@ -184,7 +184,7 @@ class _ModulesCache(KeyValueCache):
     """A `KeyValueCache` with a transformers cache over the same layers."""
 
     def __init__(self, config: PreTrainedConfig):
-        self.dynamic = DynamicCache(config=config)
+        self.dynamic = outside.cache_of(config)
         stored = [layer for layer in self.dynamic.layers if isinstance(layer, DynamicLayer)]
         super().__init__(len(stored) + sum(isinstance(layer, DynamicIndexedLayer) for layer in stored))
         rest = iter(self.layers)
@@ -242,7 +242,8 @@ class Modules(Forward):
         self._model, self._rollback, self._routing = model, rollback_of(model), Routing(model)
         self.shape = Shape.from_config(model.config)
         self._arguments = inspect.signature(model.forward).parameters.keys()
-        layers = DynamicCache(config=model.config).layers
+        self._caches = () if model.config.model_type in outside.KEYLESS else CACHES & self._arguments
+        layers = outside.cache_of(model.config).layers
         self.is_plain = not self._rollback.by_paths and all(type(layer) is DynamicLayer for layer in layers)
         if self._rollback.recurrent:
             if len(self.devices) > 1:
@@ -317,10 +318,10 @@ class Modules(Forward):
         # `only` is a slice, because the last layers may be on another GPU than the first.
         options = {
             "position_ids": positions, "attention_mask": None if paths else rows, "logits_to_keep": ALL_ROWS if paths else only,
-            **dict.fromkeys(CACHES, dynamic)
+            "use_cache": bool(self._caches), **dict.fromkeys(self._caches, dynamic)
         }  # fmt: skip
         accepted = {name: value for name, value in options.items() if name in self._arguments}
-        out = self.model(input_ids=ids, use_cache=True, output_hidden_states=states, **accepted)
+        out = self.model(input_ids=ids, output_hidden_states=states, **accepted)
         if paths:
             out.logits, out.hidden_states = paths.by_row(out.logits), paths.by_row(out.hidden_states or ())
         if paths or "logits_to_keep" not in accepted:
@@ -406,7 +407,7 @@ def first_layers(model: PreTrainedModel, layers: int) -> PreTrainedModel:
 
 def rollback_of(model: PreTrainedModel, attention: str | None = None) -> Rollback:
     """Return how a model's cache is rolled back with `attention`, by default the model's. Raises `ModelError` if it cannot be."""
-    layers, config = DynamicCache(config=model.config).layers, model.config.get_text_config()
+    layers, config = outside.cache_of(model.config).layers, model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
     others = {type(layer).__name__ for layer in layers if type(layer) not in ROLLED_BACK}
     states = sum(isinstance(layer, LinearAttentionLayer) for layer in layers)

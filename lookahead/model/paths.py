@@ -38,6 +38,8 @@ class Paths:
         """Return values of rows [1, rows, ...] for those of a batch [texts, longest, ...], or for a tuple of them."""
         if isinstance(out, tuple):
             return tuple(self.by_row(part) for part in out)
+        if not isinstance(out, torch.Tensor):
+            return out
         return out[self._texts, self._columns][None]
 
     def after(self, base: int, stored: torch.Tensor) -> torch.Tensor:

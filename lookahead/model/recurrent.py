@@ -10,19 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from contextvars import ContextVar
+from functools import cache, partial
 from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
-from transformers import Cache
 from transformers.cache_utils import LinearAttentionCacheLayerMixin
 
 from ..core.tree import is_chain
+from . import outside
 from .cache import KeyValueCache
 from .paths import Paths
 
 STATEFUL = {"update_conv_state", "update_recurrent_state"}  # methods of a cache that a recurrent layer calls
+PASS: ContextVar[StateCache | None] = ContextVar("pass", default=None)  # the cache of the pass under way
 
 
 class Plan(NamedTuple):
@@ -62,8 +64,8 @@ def restore(layer: LinearAttentionCacheLayerMixin, states: State, texts: int = 1
 
 
 def mixers(model: torch.nn.Module) -> list[torch.nn.Module]:
-    """Return the modules of a model that read and update a state in transformers' cache."""
-    return [module for module in model.modules() if _is_mixer(type(module))]
+    """Return the modules of a model that read and update a state."""
+    return [module for module in model.modules() if _is_mixer(type(module)) or type(module).__name__ in outside.COMPUTE]
 
 
 def set_stepwise(layers: Sequence[Any], stepwise: bool) -> None:
@@ -88,35 +90,36 @@ class Split:
     """Added to the class of a recurrent layer, so that its passes follow the cache's `Plan`.
 
     With `stepwise`, the layer cannot continue a state with several rows, and each row is a call. `own` are the states that it
-    sets: several recurrent layers can share a layer of the cache.
+    sets: several recurrent layers can share a layer of the cache, which has the same `number`.
     """
 
+    number: int
     stepwise: bool | None = None
     own: frozenset[tuple[str, int]] = frozenset()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        call, number = super().forward, self.layer_idx  # type: ignore[misc, attr-defined]
-        dynamic = next((value for value in (*args, *kwargs.values()) if isinstance(value, Cache)), None)
-        cache = getattr(dynamic, "state_cache", None)
+        call, number, cache = super().forward, self.number, PASS.get()  # type: ignore[misc]
         if cache is None:
             return call(*args, **kwargs)
-        plan, rows, layer = cache.plan, _rows(args, kwargs), dynamic.layers[number]  # type: ignore[union-attr]
+        plan, rows, layer = cache.plan, _rows(args, kwargs), cache.dynamic.layers[number]
         before = present(layer).keys()
+        if compute := outside.COMPUTE.get(type(self).__name__):
+            call = partial(compute, self, call, layer.recurrent_states)
 
         def mine() -> State:
             return {key: state for key, state in present(layer).items() if key in self.own}
 
         def run(index: slice | torch.Tensor) -> Any:
             columns = range(*index.indices(rows)) if isinstance(index, slice) else range(index.shape[1])
-            if self.stepwise and any(layer.has_previous_state[i] for _, i in self.own) and len(columns) > 1:
+            if self.stepwise and mine() and len(columns) > 1:
                 steps = (slice(i, i + 1) if isinstance(index, slice) else index[:, i : i + 1] for i in columns)
                 return _joined([run(step) for step in steps])
             parts = [_part(value, rows, index) for value in args]
-            dynamic.state_cache = None  # a recurrent layer inside of this one computes the same rows
+            inner = PASS.set(None)  # a recurrent layer inside of this one computes the same rows
             try:
                 return call(*parts, **{name: _part(value, rows, index) for name, value in kwargs.items()})
             finally:
-                dynamic.state_cache = cache
+                PASS.reset(inner)
                 self.own = self.own or frozenset(present(layer).keys() - before)
 
         outputs = [run(slice(plan.stem))] if plan.stem else []
@@ -137,9 +140,11 @@ def _split_class(kind: type) -> type:
 
 def split(model: torch.nn.Module) -> None:
     """Make the recurrent layers of a model follow the plan of their cache."""
-    for module in mixers(model):
-        if not isinstance(module, Split):
+    recurrent = {*mixers(model)}
+    for name, module in model.named_modules():
+        if module in recurrent and not isinstance(module, Split):
             module.__class__ = _split_class(type(module))
+            module.number = next(int(part) for part in name.split(".") if part.isdigit())
 
 
 def _rows(args: Sequence[Any], kwargs: dict[str, Any]) -> int:
@@ -159,7 +164,7 @@ def _part(value: Any, rows: int, index: slice | torch.Tensor) -> Any:
 
 def _joined(outputs: Sequence[Any]) -> Any:
     """Concatenate outputs of consecutive rows."""
-    if len(outputs) == 1:
+    if len(outputs) == 1 or not isinstance(outputs[0], tuple | torch.Tensor):
         return outputs[0]
     if isinstance(outputs[0], tuple):
         return tuple(_joined(parts) for parts in zip(*outputs, strict=True))
@@ -178,7 +183,6 @@ class StateCache(KeyValueCache):
         self.plan, self._saves = Plan(0, False, None), -1
         self._saved: dict[int, State] = {}
         self._saved_at = -1  # number of tokens that the saved states have read
-        self.dynamic.state_cache = self
 
     def length(self) -> int:
         return self._tokens
@@ -202,7 +206,11 @@ class StateCache(KeyValueCache):
             self.plan = self.plan._replace(paths=None)
             for _, layer in self._stateful():
                 restore(layer, present(layer), len(self.paths))
-        yield
+        outer = PASS.set(self)
+        try:
+            yield
+        finally:
+            PASS.reset(outer)
         self._tokens += rows
         self._is_valid = not (self.plan.paths or self.paths)
         if self._saves >= 0:

@@ -121,9 +121,9 @@ class CachedLM:
         Returns the part, and its number of additional rows in front, which are tokens or pending rows that are read again.
         """
         base, rollback = len(self.tokens), self.passes.rollback
-        # A batch of paths begins after the text: it cannot continue pending rows.
-        continues = is_chain(parents) or not (rollback.by_paths or rollback.recurrent)
-        start = self.cache.rewind(base + first if continues else base)
+        # A batch of paths and a snapshot begin after the text, so pending rows are read again.
+        again = first if rollback.by_paths or rollback.recurrent else 0
+        start = self.cache.rewind(base + first - again)
         again = base + first - start
         rows = [*self.tokens[start:], *tokens] if again else tokens
         if again:

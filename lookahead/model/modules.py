@@ -158,14 +158,13 @@ class _IndexedLayer(_ModulesLayer, DynamicIndexedLayer):
 
     @property
     def indexer_position_ids(self) -> torch.Tensor | None:
-        """Positions of the stored keys [dims, texts, tokens]: a text's tokens are numbered."""
+        """The positions of the stored keys [time, height and width; texts; tokens]. In a text, tokens are numbered."""
         positions = torch.arange(self._index.length, device=self._index.keys.device)
-        return positions.expand(self._dims, len(self._index.cache.paths or (None,)), -1) if len(positions) else None
+        return positions.expand(3, len(self._index.cache.paths or (None,)), -1) if len(positions) else None
 
     @indexer_position_ids.setter
     def indexer_position_ids(self, positions: torch.Tensor | None) -> None:
-        if positions is not None:
-            self._dims = len(positions)
+        pass
 
     def update_indexer(self, indexer_key_states):
         keys = indexer_key_states[:, None]  # one head; values of width 0

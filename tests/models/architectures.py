@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 from accelerate import init_empty_weights
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, GenerationConfig, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 KINDS = sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
@@ -153,4 +153,5 @@ def tiny(kind: str) -> Tiny:
 def generated(model: PreTrainedModel, **options: Any) -> list[int]:
     """Return the ids that transformers' `generate` emits without Lookahead."""
     options |= {"do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+    model.generation_config = GenerationConfig()  # an architecture's own may force tokens
     return model.generate(torch.tensor([PROMPT]), max_new_tokens=TOKENS, **options)[0, len(PROMPT) :].tolist()

@@ -61,7 +61,9 @@ class Rollback(NamedTuple):
         if self.row_by_row:
             parts.append("These layers compute the rows of a pass one by one, so drafts save little time.")
         if self.by_paths:
-            parts.append("Its attention computes only chains. A tree is computed as one chain per branch, so it costs more than its rows.")
+            parts.append(
+                "Its attention computes only chains. A tree is computed as one chain per branch, so it costs more than its rows."
+            )
         return " ".join(parts)
 
 

@@ -1,7 +1,8 @@
 """Read a transformers model from a folder, and check it before and after its weights are read.
 
 Before: the model is built without weights and runs passes on shapes only. It is rejected if its cache cannot be rolled
-back, if it ignores the tree mask, or if a pass raises. After: its tensors must match those of the files exactly.
+back, or if a pass raises. If it ignores the mask of a tree, its trees are computed as chains. After: its tensors must match those
+of the files exactly.
 """
 
 import copy
@@ -121,7 +122,9 @@ def generation(folder: str | Path) -> GenerationConfig | None:
 
 def _built(config: PreTrainedConfig, attention: str) -> PreTrainedModel:
     with init_empty_weights(include_buffers=True):
-        return _for_shapes(AutoModelForCausalLM.from_config(config, trust_remote_code=False, attn_implementation=attention))
+        return _for_shapes(
+            AutoModelForCausalLM.from_config(config, trust_remote_code=False, attn_implementation=attention)
+        )
 
 
 def _for_shapes(model: PreTrainedModel) -> PreTrainedModel:
@@ -154,13 +157,15 @@ def supported_attention(model: PreTrainedModel) -> str:
     if (length := Shape.from_config(config).context_length) < MIN_CONTEXT:
         hint = f"its context holds {length} tokens; choose a model with at least {MIN_CONTEXT}."
         raise ModelError("model", name, hint)
-    if not rollback.by_paths and _failure(model) is None and _follows_trees(model):
+    if not rollback.by_paths and _failure(model) is None and (not rollback.keys or _follows_trees(model)):
         return config._attn_implementation
     if isinstance(error := _failure(_with_attention(model, "eager")), ModelError):
         raise error
     if error:
         reasons = " ".join(str(error).split())[:160]
-        hint = f"a pass over draft rows fails ({type(error).__name__}: {reasons}); {OTHER}"
+        hint = (
+            f"its passes cannot compute several rows after cached tokens ({type(error).__name__}: {reasons}); {OTHER}"
+        )
         raise ModelError("model", name, hint) from error
     return "eager"
 
@@ -181,7 +186,10 @@ def _failure(model: PreTrainedModel) -> Exception | None:
 
 @torch.inference_mode()
 def _follows_trees(model: PreTrainedModel) -> bool:
-    """Return whether every layer with keys attends to the rows that the mask of a tree names. `model` has shapes only."""
+    """Return whether every layer with keys attends to the rows that the mask of a tree names. `model` has shapes only.
+
+    The layers must use our attention and not change the mask. Those with a window in the cache must pass it, and no others.
+    """
     trial = _with_attention(model, TRIAL)
     lm = CachedLM(Modules(trial))
     try:
@@ -191,8 +199,6 @@ def _follows_trees(model: PreTrainedModel) -> bool:
             return False
     trials = [each for module in trial.modules() for each in getattr(module, "trials", ())]
     layers, windows = lm.cache.written()  # not all layers, if the pass needed values
-    if not trials or len(trials) < layers:  # a layer has another function for attention
-        return lm.passes.rollback.keys == 0
     passed = sum(window is not None for _, window in trials)
-    follows_windows = passed >= windows if windows else not passed
-    return follows_windows and all(unchanged for unchanged, _ in trials)
+    is_ours = len(trials) >= max(layers, 1)
+    return is_ours and all(unchanged for unchanged, _ in trials) and (passed >= windows if windows else not passed)

@@ -118,9 +118,10 @@ def _try(module, query, key, value, attention_mask, sliding_window=None, **other
     return attend(module, query, key, value, attention_mask, sliding_window=sliding_window, **others)
 
 
-for name, function in ((ATTENTION, attend), (TRIAL, _try)):
-    AttentionInterface.register(name, function)
-    AttentionMaskInterface.register(name, eager_mask)
+AttentionInterface.register(ATTENTION, attend)
+AttentionInterface.register(TRIAL, _try)
+AttentionMaskInterface.register(ATTENTION, eager_mask)
+AttentionMaskInterface.register(TRIAL, eager_mask)
 
 
 class _ModulesLayer(DynamicLayer):
@@ -287,7 +288,9 @@ class Modules(Forward):
     def new_cache(self) -> KeyValueCache:
         return (_RecurrentCache if self.rollback.recurrent else _ModulesCache)(self.model.config)
 
-    def prepare_rows(self, parents: Sequence[int], base: int, first: int, cache: KeyValueCache) -> torch.Tensor | Paths | None:
+    def prepare_rows(
+        self, parents: Sequence[int], base: int, first: int, cache: KeyValueCache
+    ) -> torch.Tensor | Paths | None:
         if is_chain(parents):
             return None
         if self.rollback.by_paths:

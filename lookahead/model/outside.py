@@ -17,7 +17,9 @@ from transformers.cache_utils import LinearAttentionLayer
 States = dict[int, torch.Tensor | None]  # of one layer, by number
 
 
-def _rwkv(module: Any, call: Callable[..., Any], states: States, hidden: torch.Tensor, state: Any = None, **others: Any) -> Any:
+def _rwkv(
+    module: Any, call: Callable[..., Any], states: States, hidden: torch.Tensor, state: Any = None, **others: Any
+) -> Any:
     """States 0 and 1 are the last hidden states, 2 to 4 those of the attention. A layer reads its column of five tensors."""
     own = (0,) if "FeedForward" in type(module).__name__ else (1, 2, 3, 4)
     if hidden.shape[1] == 1 < len(hidden):  # for one row, transformers computes one text only
@@ -51,9 +53,13 @@ def _rg_lru(module: Any, call: Callable[..., Any], states: States, *args: Any, *
     return out
 
 
-def _lightning(module: Any, call: Callable[..., Any], states: States, *args: Any, past_key_values: Any, **others: Any) -> Any:
+def _lightning(
+    module: Any, call: Callable[..., Any], states: States, *args: Any, past_key_values: Any, **others: Any
+) -> Any:
     """The state is the sum of products of keys and values."""
-    cache = SimpleNamespace(get_linear_cache=lambda _: states.get(0), set_linear_cache=lambda _, state: states.update({0: state}))
+    cache = SimpleNamespace(
+        get_linear_cache=lambda _: states.get(0), set_linear_cache=lambda _, state: states.update({0: state})
+    )
     out, _ = call(*args, past_key_values=cache, **others)
     return out, None
 

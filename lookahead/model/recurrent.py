@@ -3,7 +3,7 @@
 Their state cannot be cut back to fewer tokens. A pass therefore copies it before its root and draft (the snapshot). If not all
 drafted rows are accepted, the snapshot is restored, and the next pass reads the accepted tokens again, before its own rows. It
 then calls each recurrent layer twice: for these tokens, after which the new snapshot is taken, and for its own rows. So a
-rejection costs rows, but no pass. A tree is computed as a batch with one text per path from the root to a leaf.
+rejection costs rows, but no pass. A tree is computed as a batch with one text per path from the root to a leaf (`paths`).
 """
 
 from __future__ import annotations
@@ -144,7 +144,8 @@ def split(model: torch.nn.Module) -> None:
     for name, module in model.named_modules():
         if module in recurrent and not isinstance(module, Split):
             module.__class__ = _split_class(type(module))
-            module.number = next(int(part) for part in name.split(".") if part.isdigit())
+            in_name = next((int(part) for part in name.split(".") if part.isdigit()), 0)
+            module.number = getattr(module, "layer_idx", in_name)
 
 
 def _rows(args: Sequence[Any], kwargs: dict[str, Any]) -> int:

@@ -14,7 +14,7 @@ from lookahead.model.modules import OTHER
 pytestmark = [pytest.mark.models, pytest.mark.long]
 
 TESTED = daily(KINDS)
-RUNNING = 0.75  # least share of the architectures with a tiny model that run
+RUNNING = 0.95  # least share of the architectures with a tiny model that run
 DIVERSE = 0.95  # least share of the architectures that run with a diverse text
 
 
@@ -32,6 +32,7 @@ def test_every_method_writes_the_text_of_generate_or_the_architecture_is_refused
     result = outcome(kind)
     if result is None:  # no tiny model
         return
+    assert (kind in documented()[1]) == bool(result.refused), "`python tests/models/table.py` updates the table"
     if result.refused:
         assert result.refused.endswith(OTHER) and len(result.refused) > len(OTHER) + 10, "no reason is named"
         return
@@ -39,14 +40,15 @@ def test_every_method_writes_the_text_of_generate_or_the_architecture_is_refused
     assert {*METHODS} - {*result.methods} <= {"self"}, "only the first layers may be unusable"
 
 
-def test_most_architectures_run():
+def test_texts_are_diverse():
     outcomes = [result for kind in TESTED if (result := outcome(kind))]
     running = [result for result in outcomes if not result.refused]
     assert len(outcomes) >= 0.9 * len(TESTED), "too few tiny models"
-    assert len(running) >= RUNNING * len(outcomes)
     assert sum(result.distinct >= DISTINCT for result in running) >= DIVERSE * len(running)
 
 
-def test_the_documentation_lists_every_architecture():
-    """`python tests/models/table.py` updates the table."""
-    assert documented() == {*KINDS}
+def test_most_architectures_run():
+    """The documentation has every architecture, and the test above compares it with the results."""
+    running, refused, without = documented()
+    assert running | refused | without == {*KINDS}
+    assert len(running) >= RUNNING * (len(running) + len(refused))

@@ -160,8 +160,8 @@ class _IndexedLayer(_ModulesLayer, DynamicIndexedLayer):
     @property
     def indexer_position_ids(self) -> torch.Tensor | None:
         """The positions of the stored keys [time, height and width; texts; tokens]. In a text, tokens are numbered."""
-        positions = torch.arange(self._index.length, device=self._index.keys.device)
-        return positions.expand(3, len(self._index.cache.paths or (None,)), -1) if len(positions) else None
+        paths, positions = self._index.cache.paths, torch.arange(self._index.length, device=self._index.keys.device)
+        return positions.expand(3, len(paths) if paths else 1, -1) if len(positions) else None
 
     @indexer_position_ids.setter
     def indexer_position_ids(self, positions: torch.Tensor | None) -> None:
@@ -425,6 +425,7 @@ def rollback_of(model: PreTrainedModel, attention: str | None = None) -> Rollbac
     )
     attention = attention or model.config._attn_implementation
     # A mask of distances is for our attention only: sdpa and indexers add it to their scores. Other attention may ignore masks.
-    follows_mask = attention in (ATTENTION, TRIAL) and not (windows and indexers) or attention == "sdpa" and not windows
+    is_ours = attention in (ATTENTION, TRIAL)
+    follows_mask = not (windows and indexers) if is_ours else attention == "sdpa" and not windows
     has_positions = "position_ids" in inspect.signature(model.forward).parameters
     return Rollback(keys, windows, states, by_paths=keys > 0 and not (follows_mask and has_positions))

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from transformers import DynamicCache, PreTrainedConfig, PreTrainedModel
+from transformers import DynamicCache, PreTrainedConfig
 from transformers.cache_utils import LinearAttentionLayer
 
 States = dict[int, torch.Tensor | None]  # of one layer, by number
@@ -29,8 +29,7 @@ def _rwkv(
         return torch.cat(outs), state
     for i in own:
         if states.get(i) is None:
-            first = hidden[:, 0].to(torch.promote_types(hidden.dtype, torch.float32) if i > 1 else hidden.dtype)
-            states[i] = torch.full_like(first, -1e30 if i == 4 else 0.0)
+            states[i] = torch.full_like(hidden[:, 0].float() if i > 1 else hidden[:, 0], -1e30 if i == 4 else 0.0)
     columns = module.layer_id + 1
     tensors = {i: states[i][..., None].expand(-1, -1, columns) for i in own}  # all columns are the same memory
     out, _ = call(hidden, state=[tensors.get(i, hidden[:, :0, None]) for i in range(5)], **others)

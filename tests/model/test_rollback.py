@@ -8,14 +8,15 @@ from functools import partial
 import pytest
 import torch
 from conftest import emitted, table_steps
-from models.architectures import build
+from models.architectures import build, config_of
 
 from lookahead.core.events import Draft, ModelError, Settings
 from lookahead.core.tree import ancestors
 from lookahead.drafting.base import Drafter
+from lookahead.model import loading
 from lookahead.model.cache import KeyValueCache
 from lookahead.model.lm import CachedLM
-from lookahead.model.modules import ATTENTION, Modules
+from lookahead.model.modules import ATTENTION, Modules, rollback_of
 from lookahead.model.recurrent import StateCache
 
 pytestmark = pytest.mark.models
@@ -193,6 +194,15 @@ def test_the_state_is_restored_after_a_rejection(monkeypatch):
 def test_a_layer_that_cannot_continue_a_state_computes_row_by_row():
     layers = {kind: Modules(build(kind, attention=ATTENTION)).rollback.row_by_row for kind in RECURRENT}
     assert layers == {HYBRID: False, "mamba": True, "falcon_h1": False, "lfm2": False}
+
+
+@pytest.mark.parametrize("kind", [*WINDOWS, *RECURRENT, *OUTSIDE, *PATHS, "mllama", "llama", "doge"])
+def test_a_pass_without_weights_finds_attention_that_computes_only_chains(kind, tmp_path):
+    config_of(kind).save_pretrained(tmp_path)
+    model = loading.meta_model(tmp_path)
+    attention = loading.supported_attention(model)
+    assert attention == ("eager" if kind in (*PATHS, "doge") else ATTENTION)
+    assert rollback_of(model, attention).by_paths == (attention == "eager")
 
 
 def test_an_unknown_state_outside_the_cache_is_refused():

@@ -141,7 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--tokens", type=int, help="instead of --minutes: training tokens of the target")
     train.add_argument("--resume", action="store_true", help="continue an earlier run in --out")
     train.add_argument("--start-from", type=Path, metavar="DIR", help="a trained family to start from")
-    roles = "train only these of target, draft, offdomain, medusa, eagle, block; copy the others from --start-from"
+    roles = "train only these of target, draft, offdomain, medusa, mtp, eagle, block; copy the others from --start-from"
     train.add_argument("--only", nargs="+", metavar="ROLE", help=roles)
     train.add_argument("--compile", action="store_true", help="use torch.compile: faster, needs a C++ compiler")
     train.add_argument("--card", action="store_true", help="only measure the family in --out and write its card")

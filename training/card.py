@@ -127,7 +127,7 @@ def _acceptance(shares: Mapping[str, Mapping[str, float]]) -> str:
 
 HEADS = "## Generations of drafters"
 GENERATIONS = {
-    "draft": "draft model", "medusa": "Medusa heads", "eagle": "EAGLE-3 head", "block": "block head (DSpark, causal)",
+    "draft": "draft model", "medusa": "Medusa heads", "mtp": "MTP module", "eagle": "EAGLE-3 head", "block": "block head (DSpark, causal)",
 }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Train a family in stages: tokenizer, target, draft, off-domain draft, trained heads, card.
 
     python -m lookahead train --corpus DIR --out DIR [--minutes M] [--resume]
-    python -m lookahead train --only medusa eagle block --start-from FAMILY --out DIR
+    python -m lookahead train --only medusa mtp eagle block --start-from FAMILY --out DIR
 
 Heads can be trained for any Llama-like target. They need no corpus, because they are trained on text that the target writes. If
 there is a corpus, a chat model with another tokenizer also answers instructions about its passages.
@@ -35,7 +35,7 @@ from lookahead.family import hub, sources
 from lookahead.family.models import load_tokenizer
 from lookahead.measure.scenarios import BENCH
 from lookahead.model.heads import files
-from lookahead.model.heads.shape import KINDS, MEDUSA
+from lookahead.model.heads.shape import BLOCK, EAGLE, KINDS
 from lookahead.model.lm import CachedLM
 from lookahead.train import heads, losses
 
@@ -220,7 +220,7 @@ class _Stages:
             network, known = files.network(start / kind, heads.sizes(target), *heads.tables(target), kind)
             network, scale = network.float(), plan.refining
         else:
-            known = heads.frequent(written, target.config.vocab_size, end) if kind != MEDUSA else None
+            known = heads.frequent(written, target.config.vocab_size, end) if kind in (EAGLE, BLOCK) else None
             network, scale = heads.new_head(kind, target, end, plan.seed + 4, known), 1.0
         rows = WrittenBatches(written, self._states(kind, target, written, network))
         loss = heads.LOSSES[kind](target, plan.likeliest_weight)

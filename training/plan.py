@@ -64,7 +64,9 @@ class Plan:
     writing_temperatures: tuple[float, ...] = (0.0, 0.0, 0.7, 1.0)
     likeliest_weight: float = 0.5  # weight of the target's likeliest token; see `losses.like_writing`
     # Trained heads.
-    heads_share: Mapping[str, float] = field(default_factory=lambda: {"medusa": 0.02, "eagle": 0.06, "block": 0.08})
+    heads_share: Mapping[str, float] = field(
+        default_factory=lambda: {"medusa": 0.02, "mtp": 0.04, "eagle": 0.06, "block": 0.08}
+    )
     states_bytes: int = 24_000_000_000  # disk space for the stored outputs of the target
     head_step_tokens: int = 2048  # few tokens per step, because a head has few weights and reads each text many times
     save_every_s: float = 300.0

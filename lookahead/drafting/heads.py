@@ -16,6 +16,16 @@ class Medusa(DraftModel):
     expected_tokens = HEAD_TOKENS
 
 
+class Mtp(DraftModel):
+    """A chain from one decoder layer that reads the target's last hidden state, then its own (DeepSeek-V3, 2024)."""
+
+    name = "mtp"
+    summary = "drafts token by token from the target's last hidden state"
+    draft_model = "mtp"
+    technique = None
+    expected_tokens = HEAD_TOKENS
+
+
 class Eagle(DraftModel):
     """A chain from one layer that reads hidden states at three depths, then its own features (EAGLE-3, Li et al. 2025)."""
 

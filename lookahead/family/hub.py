@@ -54,6 +54,7 @@ SMALL = (
 OTHER = (".bin", ".pth", ".pt", ".h5", ".msgpack", ".safetensors")  # weight files that are not read
 COUNTED = ("num_hidden_layers", "num_local_experts", "num_experts", "n_routed_experts")
 HEAD_BYTES = 2  # per number in a head's file
+ADDED = ("mimo",)  # architectures that `model` adds to those of transformers
 
 
 class Allowed(Protocol):
@@ -419,7 +420,7 @@ def _read_config(inspected: InspectedModel) -> None:
 
     raw = small_files.read(inspected.folder, CONFIG) or {}
     kind = inspected.architecture = raw.get("model_type") or ""
-    if kind not in CONFIG_MAPPING:
+    if kind not in CONFIG_MAPPING and kind not in ADDED:
         hint = "it needs custom code (auto_map), which is never run here" if "auto_map" in raw else (
             f"this version of transformers does not support its architecture ({kind or 'none given'})")  # fmt: skip
         raise ModelError("model", inspected.name, f"{hint}; choose a model that transformers supports.")

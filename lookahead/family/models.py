@@ -8,6 +8,7 @@ family is on one GPU; a target that is too large for one GPU is spread over all 
 from __future__ import annotations
 
 import gc
+import logging
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -28,9 +29,9 @@ from ..core.numbers import count
 from ..core.wording import short_error
 from ..model import layer_skip, llama_config, small_files
 from ..model.forward import Forward
-from ..model.heads import files
+from ..model.heads import files, mtp_tensors
 from ..model.heads.head import CachedHead, Head
-from ..model.heads.shape import KINDS
+from ..model.heads.shape import KINDS, MTP
 from ..model.lm import CachedLM
 from . import capture, cost, exactness, measurements, number_format, sources, threads, typical
 from .measurements import Measured
@@ -250,8 +251,10 @@ def _calibrate(
     cost.warm(layer_skip.shallow(target), MAX_ROWS, lengths)
     drafts = {role: _drafter(passes[role], target, family.unshared[role]) for role in passes if role != "target"}
     heads = {role: files.read(folder, target.passes, family.names[role]) for role, folder in family.heads.items()}
-    # A spread target has no layer skip, because its first layers and its head are on different GPUs.
+    # A spread target has no drafters that share its weights, because its first layers and its head are on different GPUs.
     if len(target.passes.devices) == 1:
+        if MTP not in heads and (module := _mtp_of_checkpoint(family, target.passes)):
+            heads[MTP] = module
         with suppress(ModelError):  # the first layers of this architecture cannot be used alone
             drafts[layer_skip.ROLE] = layer_skip.drafter(target)
     costs = _costs(target, drafts, heads, stored)
@@ -263,6 +266,24 @@ def _calibrate(
     measured = Measured(dtype, probe, costs, torch.get_num_threads())
     eos = _eos(family.folders["target"], target, tokenizer)
     return Models(family.spec, family.names, tokenizer, target, drafts, measured, eos, heads, key, family.shipped)
+
+
+def _mtp_of_checkpoint(family: _Files, target: Forward) -> Head | None:
+    """Return the MTP module in the target's own checkpoint, None without one, or if it is not supported."""
+    folder = sources.local_folder(family.folders["target"])
+    tensors = mtp_tensors.find(mtp_tensors.tensor_files(folder), target.shape.layers) if folder else None
+    if not tensors:
+        return None
+    from ..model.heads import target_mtp  # imports transformers' models
+
+    name = f"{family.names['target']}, MTP module"
+    try:
+        head = target_mtp.read(folder, tensors, target, name)
+    except ModelError as error:
+        logging.getLogger(__name__).warning("%s", error)
+        return None
+    family.names[MTP] = name
+    return head
 
 
 def _drafter(passes: Forward, target: CachedLM, unshared: frozenset[int]) -> CachedLM:

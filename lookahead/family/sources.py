@@ -130,6 +130,11 @@ def locations(spec: str) -> dict[str, str]:
     return {"target" if i == 0 else "draft" if i == 1 else f"draft{i}": part for i, part in enumerate(parts)}
 
 
+def local_folder(location: str) -> Path | None:
+    """Return the folder with the files of a location; None if a hub name is not in the cache."""
+    return Path(location) if is_folder(location) else download.cached(location)
+
+
 def display_name(location: str) -> str:
     """Return a name for display: a hub name, the name of a bundled model, or the last two parts of a folder."""
     path = Path(location)

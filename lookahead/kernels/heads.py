@@ -1,4 +1,4 @@
-"""Passes of trained heads in compiled calls (`block_pass`, `eagle_pass`), with 8-bit weights.
+"""Passes of trained heads in compiled calls (`block_pass`, `recursive_pass`), with 8-bit weights.
 
 They run on a CPU, with a target whose passes are compiled too. The target verifies the drafts, so a head's results may
 be rounded differently from those of its network.
@@ -16,9 +16,11 @@ from torch import nn
 from ..core.lm import DraftRequest, DraftTree
 from ..model.heads.eagle import EagleNetwork
 from ..model.heads.layers import Layer
-from ..model.heads.shape import BLOCK, EAGLE, MEDUSA, NONE
+from ..model.heads.mtp import MtpNetwork
+from ..model.heads.recursive import RecursiveNetwork
+from ..model.heads.shape import BLOCK, EAGLE, MEDUSA, MTP, NONE
 from ..model.heads.slots import BlockNetwork, MedusaNetwork
-from . import block_pass, eagle_pass, llama_pass
+from . import block_pass, llama_pass, recursive_pass
 from .cache import CompiledCache
 from .chain import CompiledRequest
 from .product import Product, addresses
@@ -31,14 +33,14 @@ if TYPE_CHECKING:
     from .llama import Llama
 
 
-def passes(network: nn.Module, target: Llama) -> CompiledBlock | CompiledEagle | CompiledMedusa | None:
+def passes(network: nn.Module, target: Llama) -> CompiledBlock | CompiledRecursive | CompiledMedusa | None:
     """Return the compiled passes of a head of this target; None if they are not compiled."""
     shape = network.shape
     simple = supports(shape) and not shape.biased and (shape.window == 0 or shape.window >= target.shape.context_length)
-    plain_eagle = shape.fed_norm == NONE and not shape.output_normed and shape.layers == 1
     compiled_class, supported = {
         MEDUSA: (CompiledMedusa, shape.layers == 1 and not shape.draft_vocab),
-        EAGLE: (CompiledEagle, simple and plain_eagle),
+        MTP: (CompiledMtp, simple),
+        EAGLE: (CompiledEagle, simple and shape.fed_norm == NONE and shape.layers == 1),
         BLOCK: (CompiledBlock, simple),
     }[shape.kind]
     return compiled_class(network, target) if supported and shape.hidden == target.shape.hidden else None
@@ -47,7 +49,9 @@ def passes(network: nn.Module, target: Llama) -> CompiledBlock | CompiledEagle |
 class _PackedNetwork:
     """The weights and sizes of a network's layers, for compiled passes."""
 
-    def __init__(self, network: BlockNetwork | EagleNetwork, target: Llama, norms: Sequence[nn.Module], fc: nn.Linear):
+    def __init__(
+        self, network: BlockNetwork | RecursiveNetwork, target: Llama, norms: Sequence[nn.Module], fc: nn.Linear
+    ):
         shape = network.shape
         self.target, self.dtype = target, target.dtype
         self._products = [_products(layer, target.dtype) for layer in network.layers]
@@ -162,14 +166,14 @@ class CompiledBlock(_CompiledSlots, _PackedNetwork):
         return hidden[first:], logits[first:]
 
 
-class CompiledEagle(_PackedNetwork):
-    """The passes of an EAGLE head; see `model.heads.eagle.EagleNetwork`."""
+class CompiledRecursive(_PackedNetwork):
+    """The passes of an EAGLE head or an MTP module; see `model.heads.recursive`."""
 
-    @torch.inference_mode()
-    def __init__(self, network: EagleNetwork, target: Llama):
-        self.shape, layer = network.shape, network.layers[0]
-        norms = [layer.input_layernorm, layer.hidden_norm, layer.post_attention_layernorm, network.norm]
-        super().__init__(network, target, norms, network.fc)
+    def __init__(self, network: RecursiveNetwork, target: Llama, norms: Sequence[nn.Module], fc: nn.Linear):
+        self.shape = shape = network.shape
+        super().__init__(network, target, norms, fc)
+        flags = shape.kind == MTP, shape.residual_normed, shape.output_normed
+        self._form = recursive_pass.Form(*map(int, flags))
 
     def read(self, states, ids, start, cache):
         n = len(ids)
@@ -193,7 +197,7 @@ class CompiledEagle(_PackedNetwork):
         Returns tokens, their confidences, and the features [rows, hidden] of all but the last.
         """
         arguments = self._arguments(feature, logits, start, cache, request.max_tokens)
-        tokens, confidences, features, _ = eagle_pass.chain(*arguments, CompiledRequest.from_request(request))
+        tokens, confidences, features, _ = recursive_pass.chain(*arguments, CompiledRequest.from_request(request))
         return tokens.tolist(), confidences.tolist(), torch.from_numpy(features)
 
     def tree(
@@ -202,16 +206,16 @@ class CompiledEagle(_PackedNetwork):
     ) -> DraftTree:  # fmt: skip
         """Draft a tree after the same text. Confidences are softmax probabilities."""
         arguments = self._arguments(feature, logits, start, cache, rows)
-        *arrays, _ = eagle_pass.tree(*arguments, branches, rows, CompiledRequest.from_request(request))
+        *arrays, _ = recursive_pass.tree(*arguments, branches, rows, CompiledRequest.from_request(request))
         return DraftTree(*(array.tolist() for array in arrays))
 
     def _arguments(self, feature, logits, start, cache, drafted) -> tuple:
-        """Return the arguments of `eagle_pass` to draft `drafted` tokens after a text of `start` tokens."""
+        """Return the arguments of `recursive_pass` to draft `drafted` tokens after a text of `start` tokens."""
         cache.rewind(start)
         cache.ensure_capacity(start + drafted)
         caches, rotations = self.reserve(cache, drafted), self.rotary.up_to(start + drafted)
-        text = feature.numpy(), logits.numpy(), start, rotations, int(self.shape.residual_normed)
-        return self.kernels, self.sizes, self.weights, caches, *text
+        text = feature.numpy(), logits.numpy(), start, rotations
+        return self.kernels, self.sizes, self._form, self.weights, caches, *text
 
     def _pass(self, inputs, state_width, ids, columns, positions, first, cache):
         shape, n = self.shape, len(ids)
@@ -220,11 +224,32 @@ class CompiledEagle(_PackedNetwork):
         stop = positions.stop if isinstance(positions, slice) else int(positions.max()) + 1
         rows = Rows(np.array(ids), *(table[positions] for table in self.rotary.up_to(stop)))
         features, logits = torch.empty(n, shape.hidden), torch.empty(n - first, round_up(shape.output_vocab, OUTPUTS))
-        eagle_pass.forward(
-            self.kernels, self.sizes, self.weights, caches, rows, columns, inputs.data_ptr(), state_width,
-            int(shape.residual_normed), features.data_ptr(), first, logits.data_ptr(),
+        recursive_pass.forward(
+            self.kernels, self.sizes, self._form, self.weights, caches, rows, columns, inputs.data_ptr(), state_width,
+            features.data_ptr(), first, logits.data_ptr(),
         )  # fmt: skip
         return features, logits[:, : shape.output_vocab]
+
+
+class CompiledEagle(CompiledRecursive):
+    """The passes of an EAGLE head; see `model.heads.eagle.EagleNetwork`."""
+
+    @torch.inference_mode()
+    def __init__(self, network: EagleNetwork, target: Llama):
+        layer = network.layers[0]
+        norms = [layer.input_layernorm, layer.hidden_norm, layer.post_attention_layernorm, network.norm]
+        super().__init__(network, target, norms, network.fc)
+
+
+class CompiledMtp(CompiledRecursive):
+    """The passes of an MTP module; see `model.heads.mtp.MtpNetwork`."""
+
+    @torch.inference_mode()
+    def __init__(self, network: MtpNetwork, target: Llama):
+        layer = network.layers[0]
+        before = layer.token_layernorm, layer.hidden_layernorm
+        norms = [*before, layer.post_attention_layernorm, layer.final_layernorm, layer.input_layernorm]
+        super().__init__(network, target, norms, layer.input_proj)
 
 
 class CompiledMedusa(_CompiledSlots):

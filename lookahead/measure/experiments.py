@@ -268,8 +268,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             "generations", "Block drafters", NEWER, f"A block in one pass beats token by token (each drafts {K})",
             (
-                Plan("block head", f"block:k={K}"), Plan("EAGLE-3 head", f"eagle:k={K}"), Plan("Medusa heads", f"medusa:k={K}"),
-                Plan("draft model", FIXED),
+                Plan("block head", f"block:k={K}"), Plan("EAGLE-3 head", f"eagle:k={K}"), Plan("MTP module", f"mtp:k={K}"),
+                Plan("Medusa heads", f"medusa:k={K}"), Plan("draft model", FIXED),
             ),
         ),
     )

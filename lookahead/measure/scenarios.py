@@ -93,7 +93,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         "generations", "generations", "story", FROG, "block",
-        "Three generations of drafters: a separate model, a layer that reads the target's hidden states, a head that drafts a block in one pass.", further=("draft", "eagle"),
+        "Three trained heads: multi-token prediction, which many checkpoints include, EAGLE-3, and a head that drafts a block in one pass.", further=("mtp", "eagle"),
     ),
 )  # fmt: skip
 

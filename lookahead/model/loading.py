@@ -19,8 +19,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, Pre
 from ..core import memory
 from ..core.events import ModelError
 from ..core.wording import short_error
-from . import quantization, small_files
+from . import mimo, quantization, small_files  # noqa: F401 (registers MiMo)
 from .forward import Forward
+from .heads import mtp_tensors
 from .lm import CachedLM
 from .modules import ATTENTION, CACHES, OTHER, TRIAL, Modules, forward_for, rollback_of
 from .shape import Shape
@@ -58,7 +59,7 @@ def load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) ->
         folder, attn_implementation=attention, output_loading_info=True,
         ignore_mismatched_sizes=True, **options,
     )  # fmt: skip
-    require_complete(folder, report)
+    require_complete(folder, mtp_tensors.without(report, model.config.get_text_config().num_hidden_layers))
     quantization.convert_others(model, dtype)
     if not spread:
         return forward_for(model.to(device).eval())

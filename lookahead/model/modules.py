@@ -180,7 +180,7 @@ class _HybridLayer(LinearAttentionLayer, _ModulesLayer):
         LinearAttentionLayer.__init__(self, number_of_states=states)
 
 
-class _ModulesCache(KeyValueCache):
+class ModulesCache(KeyValueCache):
     """A `KeyValueCache` with a transformers cache over the same layers."""
 
     def __init__(self, config: PreTrainedConfig):
@@ -209,8 +209,8 @@ def _layer(layer: Any, rest: Iterator[CacheLayer]) -> Any:
     return _ModulesLayer(next(rest))
 
 
-class _RecurrentCache(recurrent.StateCache, _ModulesCache):
-    """A `_ModulesCache` with recurrent states."""
+class _RecurrentCache(recurrent.StateCache, ModulesCache):
+    """A `ModulesCache` with recurrent states."""
 
 
 def attach(cache: KeyValueCache, dynamic: DynamicCache) -> None:
@@ -286,7 +286,7 @@ class Modules(Forward):
         return {str(layer_device) for layer_device in spread.values()}
 
     def new_cache(self) -> KeyValueCache:
-        return (_RecurrentCache if self.rollback.recurrent else _ModulesCache)(self.model.config)
+        return (_RecurrentCache if self.rollback.recurrent else ModulesCache)(self.model.config)
 
     def prepare_rows(
         self, parents: Sequence[int], base: int, first: int, cache: KeyValueCache
@@ -300,7 +300,7 @@ class Modules(Forward):
         return super().prepare_rows(parents, base, first, cache)
 
     @torch.inference_mode()
-    def __call__(self, ids, positions, cache: _ModulesCache, rows: torch.Tensor | Paths | None, only: slice = ALL_ROWS):
+    def __call__(self, ids, positions, cache: ModulesCache, rows: torch.Tensor | Paths | None, only: slice = ALL_ROWS):
         if isinstance(positions, slice):
             positions = torch.arange(positions.start, positions.stop, device=self.device)
         start = cache.length()

@@ -15,13 +15,13 @@ from torch.nn.functional import binary_cross_entropy_with_logits, linear, log_so
 from transformers import PreTrainedModel
 
 from ..model.heads.head import NETWORKS
-from ..model.heads.shape import BLOCK, EAGLE, MEDUSA, HeadShape, default_taps
+from ..model.heads.shape import BLOCK, EAGLE, MEDUSA, MTP, HeadShape, default_taps
 from ..model.shape import Shape
 from .rows import Rows, target_outputs
 
 SLOTS = {MEDUSA: 4, BLOCK: 8}  # tokens per draft
-STEPS = 4  # tokens that an EAGLE head drafts in training
-LAYERS = {MEDUSA: 1, EAGLE: 1, BLOCK: 2}
+STEPS = 4  # tokens that an EAGLE or MTP head drafts in training
+LAYERS = {MEDUSA: 1, MTP: 1, EAGLE: 1, BLOCK: 2}
 RANK = 64  # rank of the Markov head
 STRIDE = {MEDUSA: 2, BLOCK: 4}  # tokens between the drafts of a text
 FADING = 4.0  # tokens after which the weight of a drafted token's loss is 1 / e
@@ -29,7 +29,7 @@ CONFIDENCE = 0.2  # weight of the confidence head's loss
 LARGE_VOCAB = 16_384  # tokens; for a larger vocabulary a head drafts only the most frequent ones
 KNOWN = 8192  # tokens that such a head can draft
 LARGE = {BLOCK: {"inner": 512, "rank": 24}, EAGLE: {"inner": 192}}  # sizes for such a target: both heads fit 18 MB
-WIDEST = 1024  # largest feed-forward width of a new head
+WIDEST = {MTP: 432, EAGLE: 1024, BLOCK: 1024}  # largest feed-forward width of a new head
 
 
 def new_head(
@@ -51,9 +51,11 @@ def new_head(
     else:
         sizes |= {
             "heads": heads, "kv_heads": config.num_key_value_heads or heads, "head_dim": dim or config.hidden_size // heads,
-            "inner": min(config.intermediate_size, WIDEST), "draft_vocab": 0 if known is None else len(known),
+            "inner": min(config.intermediate_size, WIDEST[kind]), "draft_vocab": 0 if known is None else len(known),
             "theta": float(config.rope_parameters["rope_theta"]),
         }  # fmt: skip
+        if kind == MTP:
+            sizes |= {"head_norms": True, "output_normed": True}
         if kind == BLOCK:
             sizes |= {"head_norms": True, "window": config.max_position_embeddings, "mask": mask, "rank": RANK}
             sizes["confident"] = True
@@ -141,7 +143,7 @@ class BlockLoss(HeadLoss):
         return weighted(losses + CONFIDENCE * confidence_loss)
 
 
-class EagleLoss(HeadLoss):
+class RecursiveLoss(HeadLoss):
     """The loss of tokens that are drafted one after another, each from the features of the previous one."""
 
     def _loss(self, network, states, ids, target_logp):
@@ -162,4 +164,4 @@ class MedusaLoss(HeadLoss):
         return weighted(losses)
 
 
-LOSSES = {MEDUSA: MedusaLoss, EAGLE: EagleLoss, BLOCK: BlockLoss}
+LOSSES = {MEDUSA: MedusaLoss, MTP: RecursiveLoss, EAGLE: RecursiveLoss, BLOCK: BlockLoss}

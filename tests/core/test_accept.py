@@ -175,6 +175,7 @@ def small(tmp_path_factory):
 SIZES = {"heads": 4, "kv_heads": 2, "head_dim": 16, "inner": 96, "head_norms": True}
 HEADS = {
     "medusa": HeadShape("medusa", 64, VOCAB, (2,), slots=2),
+    "mtp": HeadShape("mtp", 64, VOCAB, (2,), output_normed=True, **SIZES),
     "eagle": HeadShape("eagle", 64, VOCAB, (1, 1, 2), **SIZES),
     "block": HeadShape("block", 64, VOCAB, (1, 2), slots=3, layers=2, rank=4, confident=True, **SIZES),
 }
@@ -182,7 +183,7 @@ HEADS = {
 
 @long
 @pytest.mark.models
-@pytest.mark.parametrize("name", ["medusa", "eagle", "eagle-tree", "block", "block-tree"])
+@pytest.mark.parametrize("name", ["medusa", "mtp", "eagle", "eagle-tree", "block", "block-tree"])
 def test_the_rejection_rule_holds_for_trained_heads(name, small):
     """A head reads hidden states, so its target is a real model. The weights are random."""
     shape = HEADS[name.removesuffix("-tree")]

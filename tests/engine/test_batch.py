@@ -30,6 +30,7 @@ METHODS = (
     "lookahead",
     "self",
     "hybrid",
+    "mtp",
     "eagle",
     "medusa",
     "block",

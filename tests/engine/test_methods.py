@@ -26,7 +26,7 @@ def family(drafts=(), heads=()):
         (family(["other"]), ALONE),  # it must be selected by name
         (family(["self"]), (*ALONE, "self")),
         (family(heads=["eagle"]), (*ALONE, "hybrid", "eagle", "eagle-tree")),
-        (family(["draft", "self"], ["medusa", "eagle", "block"]), METHODS),
+        (family(["draft", "self"], ["medusa", "mtp", "eagle", "block"]), METHODS),
     ],
 )
 def test_methods_need_their_draft_model(models, methods):

@@ -8,7 +8,7 @@ import lookahead
 from lookahead.core.costs import CostCurve, DrafterCosts, PassCosts
 from lookahead.family import cost
 from lookahead.family import models as family
-from lookahead.model.heads.head import CachedBlock, CachedEagle
+from lookahead.model.heads.head import CachedBlock, CachedRecursive
 from lookahead.model.lm import CachedLM
 
 pytestmark = pytest.mark.models
@@ -45,7 +45,7 @@ def test_every_start_drafts_before_a_race(tmp_path, monkeypatch):
         monkeypatch.setattr(cls, name, lambda self, *args: calls.append((cls.__name__, name)) or function(self, *args))
 
     record(CachedLM, "draft_chain")
-    for cls in (CachedBlock, CachedEagle):
+    for cls in (CachedBlock, CachedRecursive):
         record(cls, "draft_chain")
     record(CachedBlock, "draft_tree")
     monkeypatch.setattr(cost, "drift", lambda *_: 1.0)
@@ -55,7 +55,7 @@ def test_every_start_drafts_before_a_race(tmp_path, monkeypatch):
         ("CachedLM", "draft_chain"),
         ("CachedBlock", "draft_chain"),
         ("CachedBlock", "draft_tree"),
-        ("CachedEagle", "draft_chain"),
+        ("CachedRecursive", "draft_chain"),
     } <= set(calls)
 
 

@@ -51,7 +51,7 @@ def draft_singly(lm, rule, text, max_tokens, stop):
 
 
 @pytest.mark.parametrize("settings", [{}, SAMPLED], ids=["greedy", "coupled"])
-@pytest.mark.parametrize("name", ["draft", "offdomain", "self", "eagle", "block"])
+@pytest.mark.parametrize("name", ["draft", "offdomain", "self", "mtp", "eagle", "block"])
 def test_a_chain_equals_token_by_token_drafting(models, name, settings):
     rule, text = rule_for(Settings(**settings)), models.tokenizer.encode(PROMPT)
     for read in (len(text), len(text) - 3, 4):
@@ -64,7 +64,7 @@ def test_a_chain_equals_token_by_token_drafting(models, name, settings):
         assert [pick.chance for pick in picks] == pytest.approx([pick.chance for pick in expected], abs=TOLERANCE)
 
 
-@pytest.mark.parametrize("name", ["draft", "eagle", "block"])
+@pytest.mark.parametrize("name", ["draft", "mtp", "eagle", "block"])
 def test_drafting_ends_when_it_no_longer_pays(models, name):
     """The end depends on the drafter's confidence and on the tokens drafted before."""
     rule, context = rule_for(Settings()), models.tokenizer.encode(PROMPT)
@@ -88,7 +88,7 @@ def test_drafting_ends_when_it_no_longer_pays(models, name):
 def test_a_long_chain_is_drafted_by_several_calls(models):
     """Each call continues from the cache of the call before."""
     rule, context = rule_for(Settings()), models.tokenizer.encode(PROMPT)
-    for name in ("draft", "eagle"):
+    for name in ("draft", "mtp", "eagle"):
         lm, other = (drafter(models, name, context) for _ in range(2))
         unread, text = lm.sync(context), list(context)
         while len(text) < len(context) + 2 * DRAFTED_AT_ONCE + 3:

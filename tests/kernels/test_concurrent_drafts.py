@@ -16,7 +16,7 @@ TEXTS = 8
 REPEATS = 40
 
 
-@pytest.mark.parametrize("kind", ["block", "eagle", "medusa", "draft"])
+@pytest.mark.parametrize("kind", ["block", "mtp", "eagle", "medusa", "draft"])
 def test_drafts_do_not_depend_on_drafts_of_other_threads(models, kind):
     rule = rule_for(Settings())
 

@@ -159,14 +159,14 @@ def test_missing_draft_models_are_reported(models):
 def test_missing_trained_heads_are_reported(models):
     headless = dataclasses.replace(models, heads={})
     lacking = {e.id: e.missing(headless) for e in EXPERIMENTS.values() if e.missing(headless)}
-    assert lacking == {"generations": ["block", "eagle", "medusa"]}
+    assert lacking == {"generations": ["block", "eagle", "medusa", "mtp"]}
     with pytest.raises(LookaheadError, match=r"no such trained head; load .* or train one: python -m lookahead train"):
         next(EXPERIMENTS["generations"].run(headless, **TINY))
 
 
 def test_generations_are_compared_with_the_previous_one():
     block, eagle = arm("block", 2.5, 2.6), arm("eagle", 2.0, 2.1)
-    others = (Arm("medusa", "medusa"), Arm("draft", "draft"))
+    others = (Arm("mtp", "mtp"), Arm("medusa", "medusa"), Arm("draft", "draft"))
     assert Result(EXPERIMENTS["generations"], (block, eagle, *others)).outcome == CLAIMED
     assert Result(EXPERIMENTS["generations"], (eagle, block, *others)).outcome == NOT
 

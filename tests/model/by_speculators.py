@@ -22,7 +22,7 @@ from conftest import tiny  # noqa: E402
 from lookahead import kernels  # noqa: E402
 from lookahead.model.heads import files  # noqa: E402
 from lookahead.model.heads.head import NETWORKS  # noqa: E402
-from lookahead.model.heads.shape import ALL_TAPS, BLOCK, EAGLE, PER_TAP, HeadShape  # noqa: E402
+from lookahead.model.heads.shape import ALL_TAPS, BLOCK, EAGLE, MTP, PER_TAP, HeadShape  # noqa: E402
 
 GOLDEN = Path(__file__).with_name("by_speculators.json")
 LAYERS, HIDDEN, VOCAB = 6, 64, 4096
@@ -30,6 +30,7 @@ SIZES = {"heads": 4, "kv_heads": 2, "head_dim": 16, "inner": 96, "eps": 1e-6}
 LENGTH, STEPS, ANCHORS = 40, 4, tuple(range(1, 32, 3))
 BASE = {
     EAGLE: SIZES | {"taps": (2, 3, 5)},
+    MTP: SIZES | {"taps": (LAYERS,), "head_norms": True, "output_normed": True},
     BLOCK: SIZES | {"taps": (1, 2, 4, 5), "slots": 8, "layers": 2, "head_norms": True, "mask": 7, "window": 2048},
 }
 DSPARK, DFLASH = {"rank": 16, "confident": True}, {"causal": False}
@@ -41,6 +42,7 @@ VARIANTS = {
     "eagle3, normed feature": (EAGLE, {"output_normed": True}),
     "eagle3, two layers": (EAGLE, {"layers": 2}),
     "eagle3, norms of queries and keys": (EAGLE, {"head_norms": True}),
+    "mtp": (MTP, {}),
     "dspark": (BLOCK, DSPARK | {"causal": False}),
     "dspark, causal": (BLOCK, DSPARK),
     "dflash from the anchor": (BLOCK, DFLASH),
@@ -86,9 +88,9 @@ def read(target: str, taps: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor
 
 
 def _theirs(folder: Path, target: str) -> list[list[int]]:
-    """Return the likeliest tokens by `speculators`' modules: per step for EAGLE-3, per anchor for a block."""
+    """Return the likeliest tokens by `speculators`' modules: per step for EAGLE-3 and MTP, per anchor for a block."""
     config = json.loads((folder / "config.json").read_text())
-    return (_eagle if config["speculators_model_type"] == "eagle3" else _block)(config, folder, target)
+    return {"eagle3": _eagle, "mtp": _mtp}.get(config["speculators_model_type"], _block)(config, folder, target)
 
 
 def _module(cls, config, folder, target, tables):
@@ -118,6 +120,19 @@ def _eagle(config, folder, target):
         out = module(states[:, :-1], ids[:, 1:], torch.zeros_like(ids[:, 1:]), ttt_steps=STEPS)
     steps = out if isinstance(out, list) else out[0]
     return [step.flatten()[: LENGTH - 1 - n].tolist() for n, step in enumerate(steps)]
+
+
+def _mtp(config, folder, target):
+    """Return the first step only: its modules compute later steps with other keys of the text than a draft has."""
+    from speculators.models.mtp.config import MTPSpeculatorConfig
+    from speculators.models.mtp.core import MTPDraftModel
+
+    module = _module(MTPDraftModel, MTPSpeculatorConfig(**config), folder, target, ("embed_tokens", "lm_head"))
+    ids, _, last = read(target, (LAYERS,))
+    module.config.speculators_config.proposal_methods[0].speculative_tokens = 1
+    with torch.no_grad():
+        logits = module(torch.cat([ids, ids[:, :1]], 1), torch.cat([last, last[:, :1]], 1))[0]
+    return [logits[0][0, : LENGTH - 1].argmax(-1).tolist()]
 
 
 def _block(config, folder, target):

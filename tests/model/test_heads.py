@@ -20,7 +20,7 @@ from lookahead.engine.fixed_length import FixedLength
 from lookahead.model import loading, modules
 from lookahead.model.heads import files
 from lookahead.model.heads.head import NETWORKS, Head
-from lookahead.model.heads.shape import ALL_TAPS, BLOCK, EAGLE, KINDS, MEDUSA, PER_TAP, HeadShape, default_taps
+from lookahead.model.heads.shape import ALL_TAPS, BLOCK, EAGLE, KINDS, MEDUSA, MTP, PER_TAP, HeadShape, default_taps
 from lookahead.model.lm import CachedLM
 
 pytestmark = pytest.mark.models
@@ -43,6 +43,7 @@ def shape_of(kind, **changes):
     """Return the shape of a small head for the small target."""
     usual = {
         MEDUSA: {"slots": 3, "biased": True},
+        MTP: SIZES | {"head_norms": True, "output_normed": True},
         EAGLE: SIZES,
         BLOCK: {
             **SIZES,
@@ -100,7 +101,7 @@ def test_compiled_passes_agree_with_their_network(target, kind):
         unread = a.sync(context[:read])
         assert unread == b.sync(context[:read])
         close(a.extend(unread), b.extend(unread), target)
-        for token in text(min(2, network.shape.slots) if kind != EAGLE else 3, seed=read)[: a.longest - 1]:
+        for token in text(min(2, network.shape.slots) if kind not in (MTP, EAGLE) else 3, seed=read)[: a.longest - 1]:
             close(a.extend([token]), b.extend([token]), target)
         if kind == BLOCK:
             assert a.confidence == pytest.approx(b.confidence, abs=0.05)
@@ -162,17 +163,18 @@ def test_a_block_has_the_same_logits_in_training_and_drafting(folder):
                     drafted = drafter.extend([context[anchor + 1 + slot]])
 
 
-def test_an_eagle_head_has_the_same_logits_in_training_and_drafting(folder):
+def test_a_recursive_head_has_the_same_logits_in_training_and_drafting(folder):
     target = kernels.read(folder, torch.float32)
     changed = (
-        {},
-        {"residual_normed": True},
-        {"fed_norm": ALL_TAPS},
-        {"fed_norm": PER_TAP, "output_normed": True},
-        {"layers": 2},
+        (MTP, {}),
+        (EAGLE, {}),
+        (EAGLE, {"residual_normed": True}),
+        (EAGLE, {"fed_norm": ALL_TAPS}),
+        (EAGLE, {"fed_norm": PER_TAP, "output_normed": True}),
+        (EAGLE, {"layers": 2}),
     )
-    for changes in changed:
-        network, context = network_of(EAGLE, target, **changes), text(24)
+    for kind, changes in changed:
+        network, context = network_of(kind, target, **changes), text(24)
         lm, _ = cached(Head.from_network(network, target), target, context)
         steps = list(network(lm.states(0)[None].clone(), torch.tensor([context[:23]]), 4))
         for row in (0, 7, 17):
@@ -180,7 +182,7 @@ def test_an_eagle_head_has_the_same_logits_in_training_and_drafting(folder):
             drafter.follow(lm)
             logits = drafter.extend(drafter.sync(context[: row + 2]))
             for step in range(4):
-                assert torch.allclose(logits[0], steps[step][0, row], atol=1e-3), (changes, row, step)
+                assert torch.allclose(logits[0], steps[step][0, row], atol=1e-3), (kind, changes, row, step)
                 logits = drafter.extend([context[row + 2 + step]])
 
 

@@ -95,5 +95,5 @@ def test_lesson_8_lookup_pays(raced):
 
 def test_lesson_10_every_generation_drafts(raced):
     name = [name for name in RACES if name.startswith("10")][-1]
-    for lane in lanes(raced(name), "draft", "eagle", "block"):
+    for lane in lanes(raced(name), "mtp", "eagle", "block"):
         assert sum(bool(step.draft.tokens) for step in lane.verified) > 0.7 * len(lane.verified)

@@ -15,7 +15,7 @@ from lookahead.page.lab import claims
 from lookahead.server import form
 from lookahead.server.limits import Limits
 
-HEADS, DRAFTS = ["medusa", "eagle", "block"], ["draft", "offdomain", "self"]
+HEADS, DRAFTS = ["medusa", "mtp", "eagle", "block"], ["draft", "offdomain", "self"]
 GENERATIONS = next(scenario for scenario in SCENARIOS if scenario.id == "generations")
 
 
@@ -39,7 +39,7 @@ def test_every_method_has_a_short_label():
 @pytest.mark.parametrize(
     ("drafts", "heads", "lacking"),
     [
-        (DRAFTS, ["eagle"], {"medusa", "block", "block-tree"}),
+        (DRAFTS, ["eagle"], {"medusa", "mtp", "block", "block-tree"}),
         (["self"], HEADS, {"draft", "tree", "hf-assisted"}),
         (["self"], [], {"hybrid", "draft", "tree", "hf-assisted", *HEADS, "eagle-tree", "block-tree"}),
     ],
@@ -53,8 +53,8 @@ def test_methods_that_are_not_loaded_are_marked_and_can_be_chosen(drafts, heads,
 
 
 def test_a_chip_adds_as_many_lanes_as_the_host_allows():
-    assert GENERATIONS.methods == ("draft", "eagle", "block")
-    for max_lanes, further in ((4, ["draft", "eagle"]), (3, ["draft"]), (2, [])):
+    assert GENERATIONS.methods == ("mtp", "eagle", "block")
+    for max_lanes, further in ((4, ["mtp", "eagle"]), (3, ["mtp"]), (2, [])):
         limits = Limits(max_lanes=max_lanes)
         arrived = race_tab.arrive(server(max_lanes=max_lanes), {"recording": "generations"})
         assert (arrived["prompt"], arrived["method"], arrived["also"]) == (GENERATIONS.prompt, "block", further)
@@ -73,7 +73,7 @@ def test_run_all_lists_the_skipped_experiments():
     assert {len(line) for line in lines} == {5 + 2 * len(EXPERIMENTS)}
     texts = [[part for part in line if isinstance(part, str) and "la-unrun" in part] for line in lines]
     assert texts == [
-        ['<span class="la-unrun">left out: no block and no eagle and no medusa is loaded</span>'],
+        ['<span class="la-unrun">left out: no block and no eagle and no medusa and no mtp is loaded</span>'],
         ['<span class="la-unrun">left out: no offdomain is loaded</span>'],
     ]
 

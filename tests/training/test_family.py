@@ -49,12 +49,12 @@ def family(corpus, few_measurements, tmp_path_factory):
 
 def test_the_trained_family_loads_and_is_lossless(family):
     job, reports = family
-    stages = ["target", "draft-plain", "draft-soft", "writing", "draft", "offdomain", "medusa", "eagle", "block"]
+    stages = ["target", "draft-plain", "draft-soft", "writing", "draft", "offdomain", "medusa", "mtp", "eagle", "block"]
     assert [*dict.fromkeys(r.stage for r in reports)] == stages
     models = lookahead.load("+".join(str(job.out / role) for role in ROLES))
     for prompt, chat in (("Once there was", False), ("Tell a tale about 7.", True)):
         naive = emitted(lookahead.decode(models, prompt, method="naive", max_new_tokens=30, chat=chat))
-        for method in ("draft", "tree", "hybrid", "medusa", "eagle", "block-tree"):
+        for method in ("draft", "tree", "hybrid", "medusa", "mtp", "eagle", "block-tree"):
             assert emitted(lookahead.decode(models, prompt, method=method, max_new_tokens=30, chat=chat)) == naive
     losses = [r.loss for r in reports if r.stage == "target"]
     assert losses[-1] < losses[0] - 0.5, "the loss falls"
@@ -68,6 +68,7 @@ def test_the_card_is_written_from_measurements(family):
     assert "Built with Llama" in card
     for part in (
         "## Generations of drafters",
+        "MTP module",
         "EAGLE-3 head",
         "## Budget",
         "## Held-out loss",

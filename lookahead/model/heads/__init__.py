@@ -1,1 +1,1 @@
-"""Trained heads: drafters that read the target's hidden states (Medusa, EAGLE-3, DFlash and its descendants)."""
+"""Trained heads: drafters that read the target's hidden states (Medusa, MTP, EAGLE-3, DFlash and its descendants)."""

@@ -1,19 +1,13 @@
 """The network of an EAGLE-3 head: one layer that drafts token by token (Li et al. 2025).
 
-The input of a row is a token's embedding and a feature of the previous token. If the target has read that token, the feature is
-computed from hidden states after three of the target's layers. For a drafted token, the feature is the head's output, so training
-includes rows with such features ("training-time test"). The embedding is the target's. So is the output head, if the head drafts
-all tokens.
+A feature is computed from hidden states after three of the target's layers.
 """
-
-from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
-from ...core.tree import ancestor_mask, depths
-from .layers import KeyValues, Layer, LayerCache, Mask, Norm, RotaryEmbedding, window_mask
+from .layers import Layer, Norm
+from .recursive import RecursiveNetwork
 from .shape import ALL_TAPS, PER_TAP, HeadShape
 
 
@@ -25,23 +19,19 @@ class FirstLayer(Layer):
         self.hidden_norm = Norm(shape.hidden, shape.eps)
 
 
-class EagleNetwork(nn.Module):
-    """An EAGLE-3 network. `embed` [vocab, hidden] and `head` [known, hidden] are the target's, or from the head's file."""
+class EagleNetwork(RecursiveNetwork):
+    """An EAGLE-3 network."""
 
     def __init__(self, shape: HeadShape, embed: Tensor, head: Tensor):
-        super().__init__()
-        self.shape = shape
+        super().__init__(shape, embed, head)
         self.fc = nn.Linear(shape.input_width, shape.hidden, bias=False)
         self.input_norm = Norm(shape.input_width, shape.eps) if shape.fed_norm == ALL_TAPS else None
         normed = shape.taps if shape.fed_norm == PER_TAP else ()
         self.fc_norm = nn.ModuleList(Norm(shape.hidden, shape.eps) for _ in normed)
         self.layers = nn.ModuleList([FirstLayer(shape), *(Layer(shape) for _ in range(shape.layers - 1))])
-        self.norm, self.rotary = Norm(shape.hidden, shape.eps), RotaryEmbedding(shape)
-        self.register_buffer("embed", embed, persistent=False)
-        self.register_buffer("head", head, persistent=False)
+        self.norm = Norm(shape.hidden, shape.eps)
 
-    def features(self, states: Tensor) -> Tensor:
-        """Return features [..., hidden] of the target's hidden states [..., taps * hidden]."""
+    def features(self, states):
         if self.input_norm is not None:
             states = self.input_norm(states)
         if len(self.fc_norm):
@@ -49,90 +39,8 @@ class EagleNetwork(nn.Module):
             states = torch.cat([norm(part) for norm, part in zip(self.fc_norm, parts, strict=True)], -1)
         return self.fc(states)
 
-    def rows(
-        self, ids: Tensor, features: Tensor, positions: Tensor, far: list[KeyValues], near: list[KeyValues], mask: Mask
-    ) -> tuple[Tensor, list[KeyValues]]:
-        """Compute rows of ids [texts, groups, rows] at `positions` [groups, rows].
-
-        `features` [texts, groups, rows, hidden] are those of the previous tokens. `far` and `near` are the keys and values per
-        layer of the text and of the groups' previous rows; an empty list if there are none. `mask.near` includes the new rows.
-        Returns the last hidden states of the rows, and the keys and values per layer of all rows of the groups.
-        """
-        x, rotary, new = features, self.rotary(positions), []
-        for i, layer in enumerate(self.layers):
-            if i == 0:
-                inputs = layer.hidden_norm(x)
-                x = inputs if self.shape.residual_normed else x
-                inputs = torch.cat([layer.input_layernorm(self.embed[ids]), inputs], -1)
-            else:
-                inputs = layer.input_layernorm(x)
-            pairs = layer.self_attn.keys_values(inputs, rotary)
-            text = far[i] if far else KeyValues(*(part[:, 0, :0] for part in pairs))
-            if near:
-                pairs = KeyValues(*(torch.cat(parts, 2) for parts in zip(near[i], pairs, strict=True)))
-            new.append(pairs)
-            x = layer.finish(x, layer.self_attn(inputs, rotary, text, pairs, mask))
-        return x, new
-
-    def logits(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the features for the next rows and the logits [..., output_vocab] of last hidden states [..., hidden]."""
-        normed = self.norm(x)
-        logits = linear(normed.flatten(0, -2), self.head).unflatten(0, x.shape[:-1])
-        return normed if self.shape.output_normed else x, logits
-
-    def forward(self, states: Tensor, ids: Tensor, steps: int) -> Iterator[Tensor]:
-        """Yield the logits [texts, rows, output_vocab] of each drafted token, for training.
-
-        `ids` [texts, tokens] have the hidden `states` [texts, tokens, taps * hidden]. A draft of `steps` tokens begins after each
-        token except the first. In step j, row i has read the text to token i + 1 + j, with the last j tokens as a draft. Its label
-        is token i + 2 + j; the last j rows have no label.
-        """
-        count, device = ids.shape[1] - 1, ids.device
-        tokens, x = torch.arange(count, device=device), self.features(states[:, :-1])[:, None]
-        text = tokens <= tokens[:, None]
-        # First all rows are one group, which reads the text. Then each row is a separate group, which drafts.
-        x, pairs = self.rows(ids[:, None, 1:], x, tokens[None], [], [], Mask(text[:, :0], text))
-        far, near = [KeyValues(*(part[:, 0] for part in layer)) for layer in pairs], []
-        x = x.transpose(1, 2).contiguous()
-        for step in range(1, steps + 1):
-            x, logits = self.logits(x)
-            yield logits[:, :, 0]
-            if step < steps:
-                read = nn.functional.pad(ids[:, None, 1 + step :], (0, step)).transpose(1, 2)
-                mask = Mask(text[:, None], torch.ones(1, step, dtype=torch.bool, device=device))
-                x, near = self.rows(read, x, (tokens + step)[:, None], far, near, mask)
-
-    @torch.inference_mode()
-    def read(self, states: Tensor, ids: Sequence[int], start: int, cache: LayerCache) -> tuple[Tensor, Tensor]:
-        """Append tokens of the text from token `start` on; return the feature [1, hidden] and the logits [1, output_vocab] of the last.
-
-        `states` [tokens, taps * hidden] are the hidden states of the previous tokens: row i is that of the token before `ids[i]`.
-        """
-        n, device = len(ids), states.device
-        cache.rewind(start)
-        tokens, positions = torch.tensor([[ids]], device=device), torch.arange(start, start + n, device=device)
-        chain = torch.ones(n, n, dtype=torch.bool, device=device).tril()
-        if self.shape.window:
-            chain &= ~chain.tril(-self.shape.window)
-        mask = Mask(window_mask(self.shape.window, start, positions), chain)
-        x, pairs = self.rows(tokens, self.features(states)[None, None], positions[None], cache.far, [], mask)
-        cache.append([KeyValues(*(part[:, 0] for part in layer)) for layer in pairs])
-        return self.logits(x[0, 0, -1:])
-
-    @torch.inference_mode()
-    def draft(
-        self, ids: Sequence[int], parents: Sequence[int], features: Tensor, first: int, start: int, cache: LayerCache
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """Compute the rows from `first` on of a tree of drafted tokens after a text of `start` tokens.
-
-        `features` [rows, hidden] are those of the rows' parents. Returns the features and the logits [rows, output_vocab] of the rows.
-        """
-        device = features.device
-        positions = torch.tensor(depths(parents)[first:], device=device) + (start - 1)
-        near = torch.tensor(ancestor_mask(parents), device=device)[first:]
-        if cache.near:
-            cache.near = [KeyValues(*(part[:, :, :first] for part in pairs)) for pairs in cache.near]
-        mask = Mask(window_mask(self.shape.window, start, positions), near)
-        ids = torch.tensor(ids[first:], device=device)
-        x, cache.near = self.rows(ids[None, None], features[None, None], positions[None], cache.far, cache.near, mask)
-        return self.logits(x[0, 0])
+    def joined(self, embedded, features):
+        layer = self.layers[0]
+        normed = layer.hidden_norm(features)
+        residual = normed if self.shape.residual_normed else features
+        return residual, torch.cat([layer.input_layernorm(embedded), normed], -1)

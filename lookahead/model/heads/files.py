@@ -1,6 +1,6 @@
 """Read and write the files of trained heads.
 
-Formats that are read: `speculators` (eagle3, dflash, dspark), DFlash's authors (z-lab), DeepSpec (dspark), EAGLE-3's authors, and
+Formats that are read: `speculators` (eagle3, mtp, dflash, dspark), DFlash's authors (z-lab), DeepSpec (dspark), EAGLE-3's authors, and
 vLLM's Medusa. Formats that are written: `speculators`, and vLLM's for Medusa. A configuration is compared with the target before
 weights are read.
 """
@@ -21,11 +21,11 @@ from ..forward import Forward
 from ..shape import Shape
 from ..small_files import CONFIG, WEIGHTS
 from .head import NETWORKS, Head
-from .shape import ALL_TAPS, BLOCK, EAGLE, MEDUSA, NONE, PER_TAP, HeadShape, default_taps
+from .shape import ALL_TAPS, BLOCK, EAGLE, MEDUSA, MTP, NONE, PER_TAP, HeadShape, default_taps
 
 LARGEST_FILE = 9_000_000  # bytes, because the hosting service rejects files of more than ten million
 LARGEST = 1 << 20  # largest valid size in a configuration
-READ, NOT_READ = ("eagle3", "dflash", "dspark"), ("peagle", "dflash2", "mtp")  # kinds of `speculators`
+READ, NOT_READ = ("eagle3", "mtp", "dflash", "dspark"), ("peagle", "dflash2")  # kinds of `speculators`
 # Tensors in files that are not loaded, because they are the target's or are computed from the configuration.
 IGNORED = ("embed_tokens.weight", "lm_head.weight", "d2t", "t2d", "verifier_", "rotary_emb.")
 
@@ -42,6 +42,8 @@ def kind_of(config: Mapping[str, Any]) -> str:
     """Return the kind of head that a configuration describes."""
     if config.get("model_type") == MEDUSA or "medusa_num_heads" in config:
         return MEDUSA
+    if config.get("speculators_model_type") == MTP:
+        return MTP
     block = config.get("speculators_model_type", "").startswith("d") or {"dflash_config", "markov_rank"} & config.keys()
     return BLOCK if block else EAGLE
 
@@ -91,6 +93,11 @@ def _shape(config: Mapping[str, Any], target: Shape) -> HeadShape:
         layers, biased = config.get("num_hidden_layers", 1), config.get("medusa_fc_bias", False)
         sizes = config["hidden_size"], config["vocab_size"], default_taps(MEDUSA, target.layers)
         return HeadShape(MEDUSA, *sizes, slots=slots, layers=layers, biased=biased)
+    if kind == MTP:
+        if (model := layer.get("model_type")) != "qwen3":
+            raise _Unsupported(f"a layer of the kind {model} is not supported; only the kind qwen3 is.")
+        sizes = _sizes(config, {**layer, "num_hidden_layers": 1})  # the file has the number of the target's layers
+        return HeadShape(MTP, taps=default_taps(MTP, target.layers), **sizes, output_normed=True)
     if kind == EAGLE:
         return _eagle(config, layer, target, residual_normed=bool(listed))
     if listed:
@@ -239,11 +246,13 @@ def _config(shape: HeadShape, verifier: str, architectures: list[str]) -> dict[s
             "num_heads": shape.slots, "num_hidden_layers": shape.layers, "medusa_fc_bias": shape.biased,
             "original_lm_head": True, "truncated_vocab_size": shape.vocab,
         }  # fmt: skip
-    algorithm, qwen3 = ("eagle3", False) if shape.kind == EAGLE else ("dspark", True)
+    architecture, algorithm = {
+        EAGLE: ("Eagle3Speculator", "eagle3"), MTP: ("MTPDraftModel", MTP), BLOCK: ("DSparkSpeculator", "dspark"),
+    }[shape.kind]  # fmt: skip
     layer = {
-        "model_type": "qwen3" if qwen3 or shape.head_norms else "llama", "hidden_size": shape.hidden,
+        "model_type": "qwen3" if shape.kind == BLOCK or shape.head_norms else "llama", "hidden_size": shape.hidden,
         "num_attention_heads": shape.heads, "num_key_value_heads": shape.kv_heads, "head_dim": shape.head_dim,
-        "intermediate_size": shape.inner, "num_hidden_layers": shape.layers, "vocab_size": shape.vocab,
+        "intermediate_size": shape.inner, "num_hidden_layers": shape.taps[0] if shape.kind == MTP else shape.layers, "vocab_size": shape.vocab,
         "rms_norm_eps": shape.eps, "rope_theta": shape.theta, "hidden_act": "silu", "attention_bias": shape.biased,
         "max_position_embeddings": shape.window or 2048, "tie_word_embeddings": False,
     }  # fmt: skip
@@ -254,14 +263,17 @@ def _config(shape: HeadShape, verifier: str, architectures: list[str]) -> dict[s
         }  # fmt: skip
     proposal = {"proposal_type": "greedy", "speculative_tokens": shape.slots if shape.kind == BLOCK else 4}
     config = {
-        "architectures": ["Eagle3Speculator" if shape.kind == EAGLE else "DSparkSpeculator"],
+        "architectures": [architecture],
         "speculators_model_type": algorithm,
         "speculators_config": {
             "algorithm": algorithm, "default_proposal_method": "greedy", "proposal_methods": [proposal],
             "verifier": {"name_or_path": verifier, "architectures": architectures},
         },
-        "transformer_layer_config": layer, "draft_vocab_size": shape.output_vocab, "target_hidden_size": shape.hidden,
+        "transformer_layer_config": layer,
     }  # fmt: skip
+    if shape.kind == MTP:
+        return config | {"num_nextn_predict_layers": 1}
+    config |= {"draft_vocab_size": shape.output_vocab, "target_hidden_size": shape.hidden}
     if shape.kind == EAGLE:
         return config | {
             "eagle_aux_hidden_state_layer_ids": list(shape.taps), "norm_before_residual": shape.residual_normed,

@@ -20,11 +20,11 @@ from ..forward import Forward
 from ..lm import CachedLM
 from ..shape import UNLIMITED
 from .eagle import EagleNetwork
-from .layers import LayerCache
-from .shape import BLOCK, EAGLE, MEDUSA, HeadShape
+from .mtp import MtpNetwork
+from .shape import BLOCK, EAGLE, MEDUSA, MTP, HeadShape
 from .slots import BlockNetwork, MedusaNetwork
 
-NETWORKS = {MEDUSA: MedusaNetwork, EAGLE: EagleNetwork, BLOCK: BlockNetwork}
+NETWORKS = {MEDUSA: MedusaNetwork, MTP: MtpNetwork, EAGLE: EagleNetwork, BLOCK: BlockNetwork}
 PASS_TOKENS = 256  # most tokens of a text that are read in one pass
 
 
@@ -52,11 +52,12 @@ class Head:
 
     def new_cache(self) -> Any:
         """Return an empty cache for the passes."""
-        return self.passes.new_cache() if self.compiled else LayerCache()
+        return self.passes.new_cache()
 
     def fresh(self, vocab: int) -> CachedHead:
         """Return the head with a new cache, for a target with a vocabulary of `vocab` tokens."""
-        return {MEDUSA: CachedMedusa, EAGLE: CachedEagle, BLOCK: CachedBlock}[self.shape.kind](self, vocab)
+        kinds = {MEDUSA: CachedMedusa, MTP: CachedRecursive, EAGLE: CachedRecursive, BLOCK: CachedBlock}
+        return kinds[self.shape.kind](self, vocab)
 
 
 class CachedHead:
@@ -67,10 +68,10 @@ class CachedHead:
     """
 
     context_length = UNLIMITED  # the target's context length applies
+    longest = UNLIMITED
 
     def __init__(self, head: Head, vocab: int):
         self.head, self.shape, self.vocab, self.kind = head, head.shape, vocab, head.shape.kind
-        self.longest = UNLIMITED if self.kind == EAGLE else self.shape.slots
         self.seconds = 0.0
         self.confidence: float | None = None
         self.reset()
@@ -122,8 +123,8 @@ class CachedHead:
         return full
 
 
-class CachedEagle(CachedHead):
-    """An EAGLE head. Row i of the cache has token i + 1 with the target's hidden states of token i."""
+class CachedRecursive(CachedHead):
+    """An EAGLE head or an MTP module. Row i of the cache has token i + 1 with the target's hidden states of token i."""
 
     def reset(self):
         self._cache = self.head.new_cache()
@@ -169,6 +170,10 @@ class CachedEagle(CachedHead):
 
 class _CachedSlots(CachedHead):
     """A head with slots. `_draft` runs one pass and sets the slots' `_hidden` states and `_logits`."""
+
+    @property
+    def longest(self):
+        return self.shape.slots
 
     def reset(self):
         self.tokens: list[int] = []

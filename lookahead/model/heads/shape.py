@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-MEDUSA, EAGLE, BLOCK = "medusa", "eagle", "block"
-KINDS = (MEDUSA, EAGLE, BLOCK)
+MEDUSA, MTP, EAGLE, BLOCK = "medusa", "mtp", "eagle", "block"
+KINDS = (MEDUSA, MTP, EAGLE, BLOCK)
 NONE, ALL_TAPS, PER_TAP = "none", "all taps", "per tap"  # norm of an EAGLE head's input: none, over all taps, per tap
 
 
@@ -58,7 +58,7 @@ class HeadShape:
 
 def default_taps(kind: str, layers: int) -> tuple[int, ...]:
     """Return the default taps of a kind of head for a target with this many layers."""
-    if kind == MEDUSA:
+    if kind in (MEDUSA, MTP):
         return (layers,)
     if kind == EAGLE:
         return tuple(max(1, min(layers, tap)) for tap in (2, layers // 2, layers - 3))

@@ -71,6 +71,10 @@ class BlockNetwork(_Slots, nn.Module):
         self.register_buffer("embed", embed, persistent=False)
         self.register_buffer("head", head, persistent=False)
 
+    def new_cache(self) -> LayerCache:
+        """Return an empty cache."""
+        return LayerCache()
+
     def context(self, states: Tensor, positions: Tensor) -> list[KeyValues]:
         """Return the keys and values per layer of tokens, from the target's hidden states [texts, tokens, taps * hidden]."""
         features, rotary = self.hidden_norm(self.fc(states)), self.rotary(positions)

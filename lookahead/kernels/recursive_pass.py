@@ -1,8 +1,11 @@
-"""An EAGLE head's pass in one compiled call. Its input is a token's embedding and a feature of the token before it.
+"""A pass of an EAGLE head or an MTP module in one compiled call. Its input is a token's embedding and a feature.
 
-The feature is computed from the target's hidden states if the target has read that token. Otherwise it is the head's
-output of an earlier pass.
+The feature is that of the token before it: from the target's hidden states if the target has read that token. Otherwise
+it is the output of an earlier pass. In an EAGLE head, fc computes features from hidden states, and the layer's input has
+twice the width. In an MTP module, the hidden states are the features, and fc joins the embedding and the feature.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,20 +17,33 @@ from .records import Pipeline, Rows
 from .vectors import BLOCK, call, copy, round_up
 
 
+class Form(NamedTuple):
+    """The form of a network, as flags.
+
+    `joins`: whether fc joins embedding and feature (MTP). `residual_normed`: whether the residual is the normed feature
+    (EAGLE). `output_normed`: whether the feature of a row is normed.
+    """
+
+    joins: int
+    residual_normed: int
+    output_normed: int
+
+
 @compiled
-def forward(kernels, sizes, weights, caches, rows, columns, inputs, state_width, normed, features, first, logits):
+def forward(kernels, sizes, form, weights, caches, rows, columns, inputs, state_width, features, first, logits):
     """Compute the rows' features [n, hidden], and logits [rows, width] of the rows from `first` on.
 
-    `weights.norms` [4, hidden]: of embeddings, of features, the layer's second, the last. The last row of weights has
-    fc and the head. Addresses: `inputs` are hidden states [n, state_width] as stored or, if `state_width` is 0,
-    features [n, hidden] in float32; `features` and `logits` are float32. `width` is the output vocabulary in full
-    blocks. The residual is the feature, or its norm if `normed`.
+    Features of rows before `first` are not normed. `weights.norms` [5, hidden]: of embeddings, of features, the layer's
+    second, the last, and the layer's first if fc joins. The last row of weights has fc and the head. Addresses: `inputs`
+    are hidden states [n, state_width] as stored or, if `state_width` is 0, features [n, hidden] in float32; `features`
+    and `logits` are float32. `width` is the output vocabulary in full blocks.
 
     Raises `IndexError` if an id is not in the vocabulary.
     """
     n, hidden, rounded, eps, size = len(rows.ids), sizes.hidden, sizes.rounded, sizes.eps, 2 if sizes.rounded else 4
     check_ids(rows.ids, sizes.vocab)
     norms, padded_hidden = weights.norms, round_up(hidden, BLOCK)
+    fc, fc_scales = weights.blocks[1, 0], weights.scales[1, 0]
     layer_floats = sum(layer_scratch_floats(sizes, n, np.int64(0), 2 * hidden, columns.new.max() + 1))
     floats = n * (state_width + padded_hidden + hidden) + layer_floats + temp_floats(n, sizes.max_inputs)
     scratch = np.empty(floats, np.float32)
@@ -36,32 +52,40 @@ def forward(kernels, sizes, weights, caches, rows, columns, inputs, state_width,
     token_ = fused_ + 4 * n * padded_hidden
     h_ = token_ + 4 * n * hidden
     temp_ = h_ + 4 * layer_floats
-    if state_width:
+    if state_width and not form.joins:
         call(kernels.read, (inputs, states_, n * state_width, rounded))
-        fc, scales = weights.blocks[1, 0], weights.scales[1, 0]
-        call(kernels.multiply, (states_, fc, scales, fused_, temp_, n, state_width, padded_hidden, rounded))
+        call(kernels.multiply, (states_, fc, fc_scales, fused_, temp_, n, state_width, padded_hidden, rounded))
         for i in range(n):
             call(kernels.read, (fused_ + 4 * i * padded_hidden, features + 4 * i * hidden, hidden, 0))
     else:
-        call(kernels.read, (inputs, features, n * hidden, 0))
+        call(kernels.read, (inputs, features, n * hidden, rounded if state_width else 0))
     for i in range(n):
         row, x_, token = h_ + 8 * i * hidden, features + 4 * i * hidden, token_ + 4 * i * hidden
         call(kernels.read, (weights.embed + size * rows.ids[i] * hidden, token, hidden, rounded))
         call(kernels.norm, (token, norms[0].ctypes.data, row, 1, hidden, rounded, eps))
         call(kernels.norm, (x_, norms[1].ctypes.data, row + 4 * hidden, 1, hidden, rounded, eps))
-        if normed:
+        if form.residual_normed:
             call(kernels.read, (row + 4 * hidden, x_, hidden, 0))
+    width = 2 * hidden
+    if form.joins:
+        call(kernels.multiply, (h_, fc, fc_scales, fused_, temp_, n, width, padded_hidden, rounded))
+        for i in range(n):
+            call(kernels.read, (fused_ + 4 * i * padded_hidden, features + 4 * i * hidden, hidden, 0))
+        width = hidden
+        call(kernels.norm, (features, norms[4].ctypes.data, h_, n, hidden, rounded, eps))
     pipeline, index, norm = Pipeline(np.int64(0), np.int64(0)), np.int64(0), np.int64(2)
-    layer(kernels, sizes, weights, caches, rows, columns, pipeline, index, norm, features, 2 * hidden, h_, temp_)
-    count, padded_vocab = n - first, round_up(sizes.output_vocab, BLOCK)
-    call(kernels.norm, (features + 4 * first * hidden, norms[3].ctypes.data, h_, count, hidden, rounded, eps))
+    layer(kernels, sizes, weights, caches, rows, columns, pipeline, index, norm, features, width, h_, temp_)
+    count, padded_vocab, outputs = n - first, round_up(sizes.output_vocab, BLOCK), features + 4 * first * hidden
+    call(kernels.norm, (outputs, norms[3].ctypes.data, h_, count, hidden, rounded, eps))
+    if form.output_normed:
+        call(kernels.read, (h_, outputs, count * hidden, 0))
     head, scales = weights.blocks[1, 1], weights.scales[1, 1]
     call(kernels.multiply, (h_, head, scales, logits, temp_, count, hidden, padded_vocab, rounded))
     return scratch
 
 
 @compiled
-def chain(kernels, sizes, weights, caches, feature, logits, start, rotations, normed, request):
+def chain(kernels, sizes, form, weights, caches, feature, logits, start, rotations, request):
     """Draft after a text of `start` tokens. Its last token has the feature [1, hidden] and the logits [output_vocab].
 
     Returns tokens and confidences, [drafted] each, and the features [drafted, hidden] of all but the last. The cache
@@ -83,14 +107,14 @@ def chain(kernels, sizes, weights, caches, feature, logits, start, rotations, no
         parent_feature = features[row - 1] if row else feature[0]
         rows = Rows(tokens[row:count], rotations.cos[position : position + 1], rotations.sin[position : position + 1])
         forward(
-            kernels, sizes, weights, caches, rows, chain_columns(position, np.int64(1)),
-            np.int64(parent_feature.ctypes.data), np.int64(0), normed, np.int64(features[row].ctypes.data), np.int64(0),
+            kernels, sizes, form, weights, caches, rows, chain_columns(position, np.int64(1)),
+            np.int64(parent_feature.ctypes.data), np.int64(0), np.int64(features[row].ctypes.data), np.int64(0),
             np.int64(out.ctypes.data),
         )  # fmt: skip
 
 
 @compiled
-def tree(kernels, sizes, weights, caches, feature, logits, start, rotations, normed, branches, rows, request):
+def tree(kernels, sizes, form, weights, caches, feature, logits, start, rotations, branches, rows, request):
     """Draft a tree after the same text, as `chain.tree` does. The cache must have capacity for `rows` columns."""
     max_tokens, output_vocab = request.max_tokens, request.output_vocab
     tokens, parents, chances, reach = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows), np.empty(rows)
@@ -113,7 +137,8 @@ def tree(kernels, sizes, weights, caches, feature, logits, start, rotations, nor
             parent = parents[row]
             copy(features[parent] if parent >= 0 else feature[0], parent_features[row - first])
         forward(
-            kernels, sizes, weights, level_caches, level_rows, level_columns, np.int64(parent_features.ctypes.data),
-            np.int64(0), normed, np.int64(features[first].ctypes.data), np.int64(0), np.int64(out.ctypes.data),
+            kernels, sizes, form, weights, level_caches, level_rows, level_columns,
+            np.int64(parent_features.ctypes.data), np.int64(0), np.int64(features[first].ctypes.data), np.int64(0),
+            np.int64(out.ctypes.data),
         )  # fmt: skip
     return tokens[:count], parents[:count], chances[:count], parent_features

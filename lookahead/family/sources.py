@@ -132,7 +132,7 @@ def locations(spec: str) -> dict[str, str]:
 
 def local_folder(location: str) -> Path | None:
     """Return the folder with the files of a location; None if a hub name is not in the cache."""
-    return Path(location) if is_folder(location) else download.cached(location)
+    return Path(location) if is_local(location) else download.cached(location)
 
 
 def display_name(location: str) -> str:

@@ -201,5 +201,5 @@ def _follows_trees(model: PreTrainedModel) -> bool:
     trials = [each for module in trial.modules() for each in getattr(module, "trials", ())]
     layers, windows = lm.cache.written()  # not all layers, if the pass needed values
     passed = sum(window is not None for _, window in trials)
-    is_ours = len(trials) >= max(layers, 1)
-    return is_ours and all(unchanged for unchanged, _ in trials) and (passed >= windows if windows else not passed)
+    uses_attend = len(trials) >= max(layers, 1)
+    return uses_attend and all(unchanged for unchanged, _ in trials) and (passed >= windows if windows else not passed)

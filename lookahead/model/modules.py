@@ -425,7 +425,7 @@ def rollback_of(model: PreTrainedModel, attention: str | None = None) -> Rollbac
     )
     attention = attention or model.config._attn_implementation
     # A mask of distances is for our attention only: sdpa and indexers add it to their scores. Other attention may ignore masks.
-    is_ours = attention in (ATTENTION, TRIAL)
-    follows_mask = not (windows and indexers) if is_ours else attention == "sdpa" and not windows
+    takes_distances = attention in (ATTENTION, TRIAL)
+    follows_mask = not (windows and indexers) if takes_distances else attention == "sdpa" and not windows
     has_positions = "position_ids" in inspect.signature(model.forward).parameters
     return Rollback(keys, windows, states, by_paths=keys > 0 and not (follows_mask and has_positions))

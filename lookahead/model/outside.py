@@ -21,17 +21,17 @@ def _rwkv(
     module: Any, call: Callable[..., Any], states: States, hidden: torch.Tensor, state: Any = None, **others: Any
 ) -> Any:
     """States 0 and 1 are the last hidden states, 2 to 4 those of the attention. A layer reads its column of five tensors."""
-    own = (0,) if "FeedForward" in type(module).__name__ else (1, 2, 3, 4)
+    numbers = (0,) if "FeedForward" in type(module).__name__ else (1, 2, 3, 4)
     if hidden.shape[1] == 1 < len(hidden):  # for one row, transformers computes one text only
-        texts = [{i: states[i][[text]] for i in own if states.get(i) is not None} for text in range(len(hidden))]
+        texts = [{i: states[i][[text]] for i in numbers if states.get(i) is not None} for text in range(len(hidden))]
         outs = [_rwkv(module, call, part, hidden[[text]], **others)[0] for text, part in enumerate(texts)]
-        states.update({i: torch.cat([part[i] for part in texts]) for i in own})
+        states.update({i: torch.cat([part[i] for part in texts]) for i in numbers})
         return torch.cat(outs), state
-    for i in own:
+    for i in numbers:
         if states.get(i) is None:
             states[i] = torch.full_like(hidden[:, 0].float() if i > 1 else hidden[:, 0], -1e30 if i == 4 else 0.0)
     columns = module.layer_id + 1
-    tensors = {i: states[i][..., None].expand(-1, -1, columns) for i in own}  # all columns are the same memory
+    tensors = {i: states[i][..., None].expand(-1, -1, columns) for i in numbers}  # all columns are the same memory
     out, _ = call(hidden, state=[tensors.get(i, hidden[:, :0, None]) for i in range(5)], **others)
     return out, state
 

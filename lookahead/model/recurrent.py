@@ -53,7 +53,7 @@ def present(layer: LinearAttentionCacheLayerMixin) -> State:
 
 
 def copied(states: State) -> State:
-    """Return a copy of states, for the first text of a batch."""
+    """Return a copy of the states of a batch's first text."""
     return {key: state[:1].clone() for key, state in states.items()}
 
 
@@ -89,13 +89,13 @@ def _names(function: Any) -> set[str]:
 class Split:
     """Added to the class of a recurrent layer, so that its passes follow the cache's `Plan`.
 
-    With `stepwise`, the layer cannot continue a state with several rows, and each row is a call. `own` are the states that it
+    With `stepwise`, the layer cannot continue a state with several rows, and each row is a call. `state_keys` are the states that it
     sets: several recurrent layers can share a layer of the cache, which has the same `number`.
     """
 
     number: int
     stepwise: bool | None = None
-    own: frozenset[tuple[str, int]] = frozenset()
+    state_keys: frozenset[tuple[str, int]] = frozenset()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         call, number, cache = super().forward, self.number, PASS.get()  # type: ignore[misc]
@@ -106,12 +106,12 @@ class Split:
         if compute := outside.COMPUTE.get(type(self).__name__):
             call = partial(compute, self, call, layer.recurrent_states)
 
-        def mine() -> State:
-            return {key: state for key, state in present(layer).items() if key in self.own}
+        def current() -> State:
+            return {key: state for key, state in present(layer).items() if key in self.state_keys}
 
         def run(index: slice | torch.Tensor) -> Any:
             columns = range(*index.indices(rows)) if isinstance(index, slice) else range(index.shape[1])
-            if self.stepwise and mine() and len(columns) > 1:
+            if self.stepwise and current() and len(columns) > 1:
                 steps = (slice(i, i + 1) if isinstance(index, slice) else index[:, i : i + 1] for i in columns)
                 return _joined([run(step) for step in steps])
             parts = [_part(value, rows, index) for value in args]
@@ -120,15 +120,15 @@ class Split:
                 return call(*parts, **{name: _part(value, rows, index) for name, value in kwargs.items()})
             finally:
                 PASS.reset(inner)
-                self.own = self.own or frozenset(present(layer).keys() - before)
+                self.state_keys = self.state_keys or frozenset(present(layer).keys() - before)
 
         outputs = [run(slice(plan.stem))] if plan.stem else []
         if plan.saves:
-            cache.save(number, mine())
+            cache.save(number, current())
         if plan.stem < rows and plan.paths is None:
             outputs.append(run(slice(plan.stem, rows)))
         elif plan.stem < rows:
-            restore(layer, mine(), len(plan.paths))
+            restore(layer, current(), len(plan.paths))
             outputs.append(plan.paths.by_row(run(plan.paths.rows)))
         return _joined(outputs)
 

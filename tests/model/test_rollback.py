@@ -1,4 +1,4 @@
-"""Rollback: trees, rejected drafts, interrupted passes, and the number of passes, for every kind of layer."""
+"""Rollback of every kind of layer: trees, rejected drafts, interrupted passes, and the number of passes."""
 
 from __future__ import annotations
 

@@ -364,7 +364,8 @@ class Modules(Forward):
     def converted(self, dtype: torch.dtype) -> Modules:
         model = copy.deepcopy(self.model)
         for parameter in model.parameters():  # not buffers: rotary tables stay float32
-            parameter.data = parameter.data.to(dtype)
+            if parameter.is_floating_point():  # packed weights stay
+                parameter.data = parameter.data.to(dtype)
         return Modules(model)
 
     def parameters(self) -> Iterator[torch.Tensor]:

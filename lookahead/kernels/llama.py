@@ -132,7 +132,8 @@ class Llama(Forward):
 
     @property
     def read_bytes(self) -> int:
-        return self.copies + sum(norm.nbytes for norm in self.weights.norms)
+        tensors = [self.weights.norm, *(tensor for layer in self.weights.layers for tensor in layer.tensors.values())]
+        return self.copies + sum(tensor.nbytes for tensor in tensors if tensor.dim() == 1)
 
     def new_cache(self) -> CompiledCache:
         return CompiledCache(self.shape.layers)

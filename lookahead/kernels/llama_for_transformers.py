@@ -95,25 +95,20 @@ def of_model(model: PreTrainedModel) -> Llama | None:
     if not (plain and model.device.type == "cpu" and config._attn_implementation == ATTENTION and supports(shape)):
         return None
     weights = _weights(model, shape)
-    if weights is None:
+    if weights is None or not _agree(model, shape, weights):
         return None
     for name, view in weights.named(shape).items():
         model.get_parameter(name).data = view
-    return (
-        Llama(shape, weights, lambda llama: first_layers(model, llama.shape.layers))
-        if _agree(model, shape, weights)
-        else None
-    )
+    return Llama(shape, weights, lambda llama: first_layers(model, llama.shape.layers))
 
 
 def _weights(model: PreTrainedModel, shape: Shape) -> Weights | None:
     """Return the weights of a model similar to a Llama; None if it has others, or its positions are not supported."""
     tensors = {name: tensor.data for name, tensor in model.named_parameters()}
     rope, decoder, config = model.model.rotary_emb, model.model, model.config
-    rotated = (
-        config.rope_parameters.get("rope_type", "default") in STATIC_ROPE and 2 * len(rope.inv_freq) == shape.head_dim
-    )
-    if not rotated or len(formats := {tensor.dtype for tensor in tensors.values()}) > 1 or not formats < set(DTYPES):
+    static = config.rope_parameters.get("rope_type", "default") in STATIC_ROPE
+    formats = {tensor.dtype for tensor in tensors.values()}
+    if not static or 2 * len(rope.inv_freq) != shape.head_dim or not any(formats == {dtype} for dtype in DTYPES):
         return None
     attention = [layer.self_attn for layer in decoder.layers]
     factors = Factors(
@@ -145,6 +140,6 @@ def _agree(model: PreTrainedModel, shape: Shape, weights: Weights) -> bool:
     depth, vocab = 1 + max(map(kinds.index, kinds)), min(COMPARED_VOCAB, shape.vocab)
     first = replace(weights, layers=weights.layers[:depth], head=weights.head[:vocab])
     ids = torch.arange(COMPARED_TOKENS) % vocab
-    ours = CachedLM(Llama(replace(shape, layers=depth, vocab=vocab), first, lambda _: model)).forward(ids.tolist())
-    theirs = first_layers(model, depth)(input_ids=ids[None], use_cache=False).logits[0, :, :vocab].float()
-    return bool((ours.float() - theirs).abs().max() <= ROUNDING * theirs.abs().max())
+    compiled = CachedLM(Llama(replace(shape, layers=depth, vocab=vocab), first, lambda _: model)).forward(ids.tolist())
+    expected = first_layers(model, depth)(input_ids=ids[None], use_cache=False).logits[0, :, :vocab].float()
+    return bool((compiled.float() - expected).abs().max() <= ROUNDING * expected.abs().max())

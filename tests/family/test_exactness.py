@@ -103,7 +103,7 @@ def test_only_passes_that_sum_in_a_fixed_order_are_called_exact(models, monkeypa
 
 def test_a_model_that_ignores_the_branches_of_a_draft_is_refused(tmp_path, monkeypatch):
     """If layers create their own causal mask, rows attend to other branches."""
-    folder = tiny("qwen2", tmp_path / "m", layers=2)
+    folder = tiny("gemma", tmp_path / "m", layers=2)
     forward = modules.Modules.__call__
     monkeypatch.setattr(modules.Modules, "__call__", lambda *args: forward(*args[:4], None, *args[5:]))
     with pytest.raises(ModelError, match="does not follow the branches of a draft"):
@@ -112,7 +112,7 @@ def test_a_model_that_ignores_the_branches_of_a_draft_is_refused(tmp_path, monke
 
 def test_a_family_without_kernels_is_tie_aware(tmp_path):
     """torch's kernels sum in an order that depends on the number of rows. Lanes agree here because float32 rarely ties."""
-    family = lookahead.load(tiny("qwen2", tmp_path / "m"))
+    family = lookahead.load(tiny("gemma", tmp_path / "m"))
     assert (family.exactness, family.dtype) == (TIE_AWARE, "float32")
     race = lookahead.race(family, "Once upon a time", methods=["naive", "tree"], draft="self", max_new_tokens=12)
     trace = finished(race)

@@ -15,6 +15,7 @@ import {drawn, heading, quoted, small, token} from "./parts.js";
 import {passOf} from "./pass.js";
 import * as rollback from "./rollback.js";
 import {quote} from "./text.js";
+import * as translation from "./translation.js";
 
 const PREFILL =
   "The target read the prompt except its last token into its cache, and emitted nothing. This is on no clock.";
@@ -124,8 +125,10 @@ export class Inspector {
     const mixture = activated ? [experts.view(activated)] : [];
     const drafting = draftingOf(log, laneIndex, stepIndex);
     const head = drafting ? [headDrafting.view(drafting)] : [];
+    const translated = translation.translationOf(log, laneIndex, stepIndex);
+    const rulers = translated ? [translation.view(translated)] : [];
     const positions = candidates.positions(pass);
-    const parts = [...head, ...rows, ...rolledBack, ...mixture, ...positions, ...window];
+    const parts = [...head, ...rulers, ...rows, ...rolledBack, ...mixture, ...positions, ...window];
     this.#body.replaceChildren(flowOf(pass), ...parts, heading("Time"), timeBox(pass.time));
     this.#drawCrumbs(log, hasWindow ? -1 : 0);
     // Not `disabled`: a focused button that becomes disabled loses the focus.

@@ -60,6 +60,18 @@ class Cancelled(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Translation:
+    """The text that a draft model with another tokenizer drafted: the texts of the draft model's tokens.
+
+    It begins after the context. The first `used` tokens gave tokens of the target. A token that ends within a character has
+    no text.
+    """
+
+    pieces: tuple[str, ...]
+    used: int
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """Drafted tokens as a tree: row i is a child of row `parents[i]`, or of the root (-1). Parents come first.
 
@@ -67,6 +79,7 @@ class Draft:
     None without sampling. `sources[i]` names the drafter of the row. `chances[i]` is the drafter's estimate that row i is
     accepted if its parent is; empty without estimates. The last `window` rows are guesses further ahead (lookahead decoding)
     and are never tested. `ngram_origins[i]` is the (step, column) of the window that produced row i's n-gram, or None.
+    `translation` is set if the draft model drafted text.
     """
 
     tokens: tuple[int, ...] = ()
@@ -76,6 +89,7 @@ class Draft:
     chances: tuple[float, ...] = ()
     window: int = 0
     ngram_origins: tuple[tuple[int, int] | None, ...] = ()
+    translation: Translation | None = None
 
     def __post_init__(self) -> None:
         n = len(self.tokens)
@@ -94,11 +108,15 @@ class Draft:
 
     @classmethod
     def chain(
-        cls, tokens: Sequence[int], source: str, q: Sequence[Any] | None = None, chances: Sequence[float] = ()
-    ) -> Draft:
+        cls, tokens: Sequence[int], source: str, q: Sequence[Any] | None = None, chances: Sequence[float] = (),
+        translation: Translation | None = None,
+    ) -> Draft:  # fmt: skip
         """Return a draft without branches, from one source."""
         n = len(tokens)
-        return cls(tuple(tokens), tuple(range(-1, n - 1)), tuple(q) if q else None, (source,) * n, tuple(chances))
+        return cls(
+            tuple(tokens), tuple(range(-1, n - 1)), tuple(q) if q else None, (source,) * n, tuple(chances),
+            translation=translation,
+        )  # fmt: skip
 
     def pruned(self, rows: Sequence[int]) -> Draft:
         """Return a draft of only these rows, which are in order and include their parents."""
@@ -111,7 +129,7 @@ class Draft:
 
         return Draft(
             selected(self.tokens), tuple(index[self.parents[row]] for row in rows), selected(self.q) if self.q else None,
-            selected(self.sources), selected(self.chances), 0, selected(self.ngram_origins),
+            selected(self.sources), selected(self.chances), 0, selected(self.ngram_origins), self.translation,
         )  # fmt: skip
 
 

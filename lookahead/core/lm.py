@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import torch
 
     from .accept import Pick, Rule, Scores
+    from .events import Translation
 
 PREFILL_ROWS = 256  # rows per prefill pass, about 0.5 s with SmolLM2; a race can be stopped between passes
 DRAFTED_AT_ONCE = 8  # tokens per call of `draft_chain`, which draws noise for all of them
@@ -61,6 +62,7 @@ class LanguageModel(Protocol):
     longest: int  # most tokens that it can draft for one pass
     confidence: float | None  # of the last drafted token; None if it is the token's probability
     kind: str | None  # kind of trained head, such as "eagle"; None for a language model
+    translation: Translation | None  # of the last draft, if the model has another tokenizer than its target
     seconds: float  # of all passes so far
 
     def reset(self) -> None:
@@ -129,10 +131,10 @@ def draft_tokens(
     stop: StopRule,
     reach: float = 1,
 ) -> list[Pick]:
-    """Return 1 to `max_tokens` drafted tokens after `text`, whose last tokens `unread` are not in the model's cache yet.
+    """Return up to `max_tokens` drafted tokens after `text`, whose last tokens `unread` are not in the model's cache yet.
 
     One call of `draft_chain` drafts them if the rule needs only logits and the model supports it. Otherwise one token is
-    drafted.
+    drafted. Only a model with another tokenizer may draft none.
     """
     max_tokens = min(max_tokens, DRAFTED_AT_ONCE)
     scores = rule.scores(len(text), max_tokens, lm.vocab)

@@ -19,7 +19,7 @@ class TableLM:
     """A model with the interface of `CachedLM` and logits from a table. `seed` selects the table."""
 
     device = torch.device("cpu")
-    longest, confidence, kind, activated_experts = 1 << 20, None, None, None
+    longest, confidence, kind, translation, activated_experts = 1 << 20, None, None, None, None
 
     def __init__(self, vocab: int = 8, order: int = 2, seed: int = 0, spread: float = 2, context_length: int = 1 << 20):
         self.vocab, self.order, self.seed, self.spread = vocab, order, seed, spread

@@ -57,6 +57,7 @@ class Drafter(ABC):
     technique: ClassVar[str | None] = None  # technique of other engines to compare with in the bench
     expected_tokens: ClassVar[float] = EXPECTED_TOKENS  # initial estimate of tokens per pass
     policy: DraftPolicy
+    lm: Any  # a `LanguageModel`, or None if the strategy needs none
 
     @dataclass(frozen=True, slots=True)
     class Options:

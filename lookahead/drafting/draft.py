@@ -1,7 +1,8 @@
-"""draft: a chain from a small model with the same vocabulary (Leviathan et al. 2023; Chen et al. 2023).
+"""draft: a chain from a small model (Leviathan et al. 2023; Chen et al. 2023).
 
 The draft model has its own cache, and `sync` returns the tokens that are not in it. The acceptance rule picks each token: the
-most likely one, one with shared noise, or a sample from q. The chain ends early if one more token would cost time.
+most likely one, one with shared noise, or a sample from q. The chain ends early if one more token would cost time. A model with
+another tokenizer may draft nothing; see `model/translated.py`.
 """
 
 from ..core.events import EMPTY, Draft
@@ -32,10 +33,14 @@ class DraftModel(Drafter):
         stop, picks, reach, text = self.policy.stop_rule(self.name), [], 1.0, list(context)
         while len(picks) < longest and not (picks and stop.stops(reach, len(picks))):
             remaining, after = longest - len(picks), stop.after(len(picks))
-            for pick in draft_tokens(self.lm, self.rule, unread, text, remaining, after, reach):
+            drafted = draft_tokens(self.lm, self.rule, unread, text, remaining, after, reach)
+            if not drafted:
+                break
+            for pick in drafted:
                 picks.append(pick)
                 text.append(pick.token)
                 reach *= pick.chance
             unread = text[-1:]
-        q = [pick.q for pick in picks] if picks[0].q is not None else None
-        return Draft.chain([pick.token for pick in picks], self.name, q, [pick.chance for pick in picks])
+        q = [pick.q for pick in picks] if picks and picks[0].q is not None else None
+        tokens, chances = [pick.token for pick in picks], [pick.chance for pick in picks]
+        return Draft.chain(tokens, self.name, q, chances, self.lm.translation)

@@ -69,9 +69,19 @@ class Lane:
         if not self.draft:
             return
         draft, most = self.draft, self.draft.context_length - len(self.prompt)
-        if draft.passes.shape.vocab != self.models.target.passes.shape.vocab:
-            hint = "transformers requires the same vocabulary size for both models; choose draft, which does not."
-            raise MethodError("method", self.method, hint)
+        same_size, translates = (
+            draft.passes.shape.vocab == self.models.target.passes.shape.vocab,
+            bool(draft.tokenizers),
+        )
+        hint = ""
+        if not same_size and not translates:
+            hint = "transformers requires the same vocabulary size for both models"
+        elif same_size and translates:
+            hint = "transformers requires vocabularies of different sizes if the tokenizers differ"
+        elif translates and self.settings.acceptance == "rejection":
+            hint = "transformers changes the draft model's weights to sample with another tokenizer"
+        if hint:
+            raise MethodError("method", self.method, f"{hint}; choose draft, which does not.")
         if draft.context_length < context_length and self.settings.max_new_tokens > most:
             hint = f"the draft model's context holds {count(draft.context_length)} tokens; with this prompt choose at most {count(max(1, most))}."
             raise SettingsError("max_new_tokens", self.settings.max_new_tokens, hint)

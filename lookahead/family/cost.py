@@ -20,6 +20,7 @@ from ..core.lm import DraftRequest, draft_tokens
 from ..core.policy import StopRule
 from ..model.heads.head import CachedHead, Head
 from ..model.lm import CachedLM
+from ..model.translated import TranslatedLM
 
 ROWS = (1, 2, 3, 5, 9, 17, 33, 65, 129)
 LEVEL_ROWS = (1, 3, 9)  # rows per level of the timed trees
@@ -156,7 +157,7 @@ def plausible(costs: PassCosts, small: Iterable[str] = ()) -> bool:
     return all(one_s <= SLOWER * other_s for one_s, other_s in pairs)
 
 
-def warm_drafter(drafter: CachedLM | Head, target: CachedLM) -> None:
+def warm_drafter(drafter: CachedLM | TranslatedLM | Head, target: CachedLM) -> None:
     """Draft a chain and a tree once, so that their code is compiled before a race. Both models stay unchanged."""
     lm, target = _fresh(drafter, target)
     rule, text = rule_for(Settings()), [1, 1, 1]
@@ -166,7 +167,7 @@ def warm_drafter(drafter: CachedLM | Head, target: CachedLM) -> None:
     lm.draft_tree(lm.sync(text), DraftRequest(1, lm.vocab, rule.scores(len(text), 1, lm.vocab), StopRule()), 1, 1)
 
 
-def measure_drafter(drafter: CachedLM | Head, target: CachedLM, target_curve: CostCurve) -> DrafterCosts:
+def measure_drafter(drafter: CachedLM | TranslatedLM | Head, target: CachedLM, target_curve: CostCurve) -> DrafterCosts:
     """Return the costs of a drafter's passes, alone and between passes of its target. Both models stay unchanged.
 
     The seconds are scaled by the target's passes between drafts, because the speed of the machine may have changed since
@@ -183,17 +184,19 @@ def measure_drafter(drafter: CachedLM | Head, target: CachedLM, target_curve: Co
     return _in_race(CostCurve(LEVEL_ROWS, tuple(levels)), lm, target, target_curve)
 
 
-def _fresh(drafter: CachedLM | Head, target: CachedLM) -> tuple[CachedLM | CachedHead, CachedLM]:
+def _fresh(
+    drafter: CachedLM | TranslatedLM | Head, target: CachedLM
+) -> tuple[CachedLM | TranslatedLM | CachedHead, CachedLM]:
     """Return new caches of a drafter and of its target. A head follows the target's cache."""
     target = target.fresh()
-    if isinstance(drafter, CachedLM):
+    if not isinstance(drafter, Head):
         return drafter.fresh(), target
     lm = drafter.fresh(target.vocab)
     lm.follow(target)
     return lm, target
 
 
-def _level_s(lm: CachedLM | CachedHead, text: Sequence[int]) -> list[float] | None:
+def _level_s(lm: CachedLM | TranslatedLM | CachedHead, text: Sequence[int]) -> list[float] | None:
     """Return the seconds of a level of each of `LEVEL_ROWS`, None if the drafter cannot draft a tree in one call."""
     scores = rule_for(Settings()).scores(len(text), 1, lm.vocab)
 
@@ -210,7 +213,9 @@ def _level_s(lm: CachedLM | CachedHead, text: Sequence[int]) -> list[float] | No
     return [max(MIN_TOKEN_S, (deep_s - flat_s) / (deepest - 1)) for flat_s, deep_s in pairs]
 
 
-def _in_race(curve: CostCurve, lm: CachedLM | CachedHead, target: CachedLM, target_curve: CostCurve) -> DrafterCosts:
+def _in_race(
+    curve: CostCurve, lm: CachedLM | TranslatedLM | CachedHead, target: CachedLM, target_curve: CostCurve
+) -> DrafterCosts:
     """Return the costs of a drafter between passes of the target. `curve` has the costs of the drafter's passes alone."""
     rule = rule_for(Settings())
     cached = min(CONTEXT - 2, lm.context_length - DRAFTED - 1, target.context_length - DRAFTED)
@@ -230,6 +235,8 @@ def _in_race(curve: CostCurve, lm: CachedLM | CachedHead, target: CachedLM, targ
             unread, start = lm.sync(text), perf_counter()
             while len(text) <= cached + length:
                 picks = draft_tokens(lm, rule, unread, text, cached + 1 + length - len(text), StopRule())
+                if not picks:
+                    break
                 text += [pick.token for pick in picks]
                 unread = text[-1:]
             seconds.append(perf_counter() - start)

@@ -24,13 +24,14 @@ from huggingface_hub.errors import HFValidationError
 from .. import kernels
 from ..core import memory
 from ..core.events import Cancelled, ModelError
-from ..core.numbers import count, counted, size
+from ..core.numbers import count, counted, percent, size
 from ..core.wording import short_error
 from ..model import gguf, llama_config, quantization, small_files
 from ..model.forward import Rollback
 from ..model.heads import files as head_files
 from ..model.shape import Shape
 from ..model.small_files import CONFIG, INDEX, WEIGHTS
+from ..model.translated import Translator
 from . import download as transfer
 from . import models, number_format, sources, suggested
 from .download import File, cached, to_model_error
@@ -55,6 +56,7 @@ OTHER = (".bin", ".pth", ".pt", ".h5", ".msgpack", ".safetensors")  # weight fil
 COUNTED = ("num_hidden_layers", "num_local_experts", "num_experts", "n_routed_experts")
 HEAD_BYTES = 2  # per number in a head's file
 ADDED = ("mimo",)  # architectures that `model` adds to those of transformers
+DIFFER = "The vocabularies differ"
 
 
 class Allowed(Protocol):
@@ -226,12 +228,9 @@ def check(
     dtype = number_format.requested(dtype) or number_format.default(memory.device(), compiled)
     plan = Plan("+".join(members(spec)), inspected, dtype)
     plan.checks = compute(_checks, plan, limits, spare_bytes)
-    for failed in plan.checks:
-        if failed.topic != "vocabulary" or failed.error is None:
-            continue
-        if names := fitting(inspected[0], {model.location for model in inspected}, limits is not None):
-            hint = f"{failed.error.hint} Suitable drafts: {', '.join(names)}."
-            failed.error = ModelError(failed.error.field, failed.error.value, hint)
+    differing = [passed for passed in plan.checks if passed.message.startswith(DIFFER)]
+    if differing and (names := fitting(inspected[0], {model.location for model in inspected}, limits is not None)):
+        differing[-1].message += f" Drafts with the target's vocabulary: {', '.join(names)}."
     return plan
 
 
@@ -503,18 +502,24 @@ def _heads(inspected: Sequence[InspectedModel]) -> list[Check]:
 
 
 def _vocabulary(inspected: list[InspectedModel]) -> list[Check]:
-    """Check whether the drafts and the target have the same token for each id."""
+    """Check whether the drafts have the target's tokens, or draft text."""
     if not inspected or not all(model.has_folder for model in inspected):
         return []
     tokenizers, checks, unshared = [], [], frozenset[int]()
     for model in inspected:
         try:
             tokenizers.append(models.load_tokenizer(model.folder))
-            unshared |= models.unshared_ids(tokenizers[0], tokenizers[-1], inspected[0].name, model.name)
+            compared = models.compared_tokenizers(tokenizers[0], tokenizers[-1], model.name)
         except ModelError as error:
             if error.field != "draft":  # the tokenizer cannot be read
                 return [Check("vocabulary", "", ModelError("model", model.name, error.hint))]
             checks.append(Check("vocabulary", "", error))
+            continue
+        if isinstance(compared, Translator):
+            share = f"The target has {percent(compared.share)} of its tokens."
+            checks.append(Check("vocabulary", f"{DIFFER}, so {model.name} drafts text. {share}"))
+        else:
+            unshared |= compared
     same = ", the same in all models" if len(inspected) > 1 else ""
     if unshared:
         same += f", but {counted(len(unshared), 'added token')}, which no draft proposes"

@@ -1,8 +1,8 @@
 """Families in memory: bundled families, pairs from the hub, and local folders.
 
-`load` resolves a spec to folders, reads tokenizers and weights, and measures exactness and costs. All models must have the same
-token for each id, and caches that can be rolled back. No remote code is run, and only safetensors and GGUF files are read. A
-family is on one GPU; a target that is too large for one GPU is spread over all GPUs, layer by layer.
+`load` resolves a spec to folders, reads tokenizers and weights, and measures exactness and costs. All models must have caches
+that can be rolled back. A draft model with other tokens than the target drafts text. No remote code is run, and only safetensors
+and GGUF files are read. A family is on one GPU; a target that is too large for one GPU is spread over all GPUs, layer by layer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from .. import kernels
 from ..core import memory
 from ..core.costs import DrafterCosts, PassCosts
 from ..core.events import Cancelled, LookaheadError, ModelError, SettingsError
-from ..core.numbers import count
 from ..core.wording import short_error
 from ..model import layer_skip, llama_config, small_files
 from ..model.forward import Forward
@@ -33,6 +32,7 @@ from ..model.heads import files, mtp_tensors
 from ..model.heads.head import CachedHead, Head
 from ..model.heads.shape import KINDS, MTP
 from ..model.lm import CachedLM
+from ..model.translated import TranslatedLM, Translator
 from . import capture, cost, exactness, measurements, number_format, sources, threads, typical
 from .measurements import Measured
 from .sources import Progress, portion
@@ -56,6 +56,9 @@ class Models:
     heads: dict[str, Head] = field(default_factory=dict)
     key: str | None = None  # name of the file of `measured`
     typical: Typical | None = None  # costs of a typical machine, if the family ships them
+    translators: Mapping[str, Translator] = field(
+        default_factory=dict
+    )  # of draft models with other tokens than the target
 
     @property
     def exactness(self) -> str:
@@ -111,10 +114,12 @@ class Models:
         names, heads = {**self.names, kind: name}, {**self.heads, kind: head}
         return replace(self, names=names, heads=heads, measured=measured)
 
-    def draft(self, name: str) -> CachedLM | CachedHead:
+    def draft(self, name: str) -> CachedLM | TranslatedLM | CachedHead:
         """Return a new cache for the draft model or trained head of that name. Raises `ModelError` with the names."""
         if name in self.heads:
             return self.heads[name].fresh(self.target.vocab)
+        if name in self.translators:
+            return self.translators[name].fresh(self.drafts[name], self.target.vocab)
         if name in self.drafts:
             return self.drafts[name].fresh()
         if name in KINDS:
@@ -138,8 +143,8 @@ def load(
     """Load a family and measure it, or check stored measurements.
 
     `dtype` is "bfloat16" or "float32"; None is the default format. `folder_of` maps hub names to folders with their
-    files, or to GGUF files, which are converted; transformers resolves other hub names. Raises `ModelError` if a model is missing, cannot be rolled back, does
-    not match the target or fails in a pass. Raises `SettingsError` for an unknown format.
+    files, or to GGUF files, which are converted; transformers resolves other hub names. Raises `ModelError` if a model is
+    missing, cannot be rolled back, has no token of the target or fails in a pass. Raises `SettingsError` for an unknown format.
     """
     locations = sources.locations(spec)
     with _as_model_errors(sources.display_name(locations["target"])):  # the first passes may raise any type
@@ -195,6 +200,7 @@ class _Files:
     folders: dict[str, str] = field(default_factory=dict)
     heads: dict[str, str] = field(default_factory=dict)
     unshared: dict[str, frozenset[int]] = field(default_factory=dict)  # ids that drafts must not propose
+    translators: dict[str, Translator] = field(default_factory=dict)
 
 
 def _resolve(spec: str, locations: Mapping[str, str], folder_of: Mapping[str, Path]) -> _Files:
@@ -221,7 +227,7 @@ def _read(
     device, compiles = memory.device(), kernels.compiles(family.folders["target"])
     dtype = requested or number_format.default(device, compiles)
     spread = len(memory.gpus()) > 1 and _too_large(family.folders, dtype)
-    tokenizer = _shared_tokenizer(family)
+    tokenizer = _read_tokenizers(family)
     if device.type == "cpu" and compiles:
         progress("Preparing kernels for this processor", 0.03)
         kernels.prepare(dtype)
@@ -249,7 +255,7 @@ def _calibrate(
     gc.collect()  # otherwise Python would collect during a race
     lengths = cost.LENGTHS[1:2] if stored else cost.LENGTHS  # with known costs a few passes suffice
     cost.warm(layer_skip.shallow(target), MAX_ROWS, lengths)
-    drafts = {role: _drafter(passes[role], target, family.unshared[role]) for role in passes if role != "target"}
+    drafts = {role: _drafter(family, role, passes[role], target) for role in passes if role != "target"}
     heads = {role: files.read(folder, target.passes, family.names[role]) for role, folder in family.heads.items()}
     # A spread target has no drafters that share its weights, because its first layers and its head are on different GPUs.
     if len(target.passes.devices) == 1:
@@ -257,15 +263,29 @@ def _calibrate(
             heads[MTP] = module
         with suppress(ModelError):  # the first layers of this architecture cannot be used alone
             drafts[layer_skip.ROLE] = layer_skip.drafter(target)
-    costs = _costs(target, drafts, heads, stored)
+    costs = _costs(target, drafts, heads, family.translators, stored)
     for draft in drafts.values():
         cost.warm(draft, 4, lengths)
-    for drafter in (*drafts.values(), *heads.values()):
+    for drafter in _drafters(target, drafts, heads, family.translators).values():
         cost.warm_drafter(drafter, target)
     dtype: Any = number_format.name_of(target.passes.dtype)
     measured = Measured(dtype, probe, costs, torch.get_num_threads())
     eos = _eos(family.folders["target"], target, tokenizer)
-    return Models(family.spec, family.names, tokenizer, target, drafts, measured, eos, heads, key, family.shipped)
+    return Models(
+        family.spec, family.names, tokenizer, target, drafts, measured, eos, heads, key, family.shipped, family.translators,
+    )  # fmt: skip
+
+
+def _drafter(family: _Files, role: str, passes: Forward, target: CachedLM) -> CachedLM:
+    """Return a draft model. It proposes ids that both models have, unless it has a translator.
+
+    A draft model as large as the target keeps full precision.
+    """
+    exact = passes.size >= target.passes.size
+    if role in family.translators:
+        return CachedLM(passes, exact=exact)
+    vocab = min(target.vocab, passes.shape.vocab)
+    return CachedLM(passes, vocab, exact, reads_all=True, unshared=family.unshared[role])
 
 
 def _mtp_of_checkpoint(family: _Files, target: Forward) -> Head | None:
@@ -286,21 +306,24 @@ def _mtp_of_checkpoint(family: _Files, target: Forward) -> Head | None:
     return head
 
 
-def _drafter(passes: Forward, target: CachedLM, unshared: frozenset[int]) -> CachedLM:
-    """Return a draft model that proposes ids that both models have. A draft model as large as the target keeps full precision."""
-    vocab, exact = min(target.vocab, passes.shape.vocab), passes.size >= target.passes.size
-    return CachedLM(passes, vocab, exact, reads_all=True, unshared=unshared)
+def _drafters(
+    target: CachedLM, drafts: Mapping[str, CachedLM], heads: Mapping[str, Head], translators: Mapping[str, Translator]
+) -> dict[str, CachedLM | TranslatedLM | Head]:
+    """Return the drafters by name, as lanes use them."""
+    translated = {role: translator.fresh(drafts[role], target.vocab) for role, translator in translators.items()}
+    return {**drafts, **translated, **heads}
 
 
 def measured_again(models: Models) -> Models:
     """Measure costs again, store them, and return the models with them. Takes as long as the measurement at load."""
-    measured = replace(models.measured, costs=_costs(models.target, models.drafts, models.heads))
+    costs = _costs(models.target, models.drafts, models.heads, models.translators)
+    measured = replace(models.measured, costs=costs)
     measurements.write(models.key, measured)
     return replace(models, measured=measured)
 
 
-def _shared_tokenizer(family: _Files) -> PreTrainedTokenizerBase:
-    """Return the target's tokenizer. Raises `ModelError` if a draft has another vocabulary."""
+def _read_tokenizers(family: _Files) -> PreTrainedTokenizerBase:
+    """Return the target's tokenizer; set `unshared` and `translators`. Raises `ModelError` if a draft has no token of the target."""
     tokenizers: dict[str, PreTrainedTokenizerBase] = {}
     for role, folder in family.folders.items():
         with _as_model_errors(name := family.names[role]):
@@ -308,16 +331,21 @@ def _shared_tokenizer(family: _Files) -> PreTrainedTokenizerBase:
                 tokenizers[role] = load_tokenizer(folder)
             except ModelError as error:
                 raise ModelError("model", name, error.hint) from error
-        family.unshared[role] = unshared_ids(tokenizers["target"], tokenizers[role], family.names["target"], name)
+        compared = compared_tokenizers(tokenizers["target"], tokenizers[role], name)
+        if isinstance(compared, Translator):
+            family.translators[role] = compared
+        else:
+            family.unshared[role] = compared
     return tokenizers["target"]
 
 
 def _costs(
-    target: CachedLM, drafts: Mapping[str, CachedLM], heads: Mapping[str, Head], stored: Measured | None = None
-) -> PassCosts:
+    target: CachedLM, drafts: Mapping[str, CachedLM], heads: Mapping[str, Head], translators: Mapping[str, Translator],
+    stored: Measured | None = None,
+) -> PassCosts:  # fmt: skip
     """Return the stored costs scaled to the current speed, or measured costs. Disturbed measurements are repeated."""
     small = [role for role, draft in drafts.items() if draft.passes.size <= target.passes.size]
-    drafters = {**drafts, **heads}
+    drafters = _drafters(target, drafts, heads, translators)
     if stored and stored.costs.drafters.keys() == drafters.keys() and cost.plausible(stored.costs, small):
         drift = cost.drift(target, stored.costs.target)
         if drift:
@@ -386,27 +414,24 @@ def _load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) -
     return capture.capture_if_faster(loading.load(folder, dtype, device, spread))
 
 
-def unshared_ids(
-    target: PreTrainedTokenizerBase, draft: PreTrainedTokenizerBase, target_name: str, draft_name: str
-) -> frozenset[int]:
-    """Return the ids of added tokens that only one of the models has, such as those of a chat template.
+def compared_tokenizers(
+    target: PreTrainedTokenizerBase, draft: PreTrainedTokenizerBase, name: str
+) -> frozenset[int] | Translator:
+    """Return the ids of added tokens that only one of the models has, or a translator if ordinary tokens differ.
 
-    Raises `ModelError` unless both have the same ordinary token for every id.
+    Added tokens are, for example, those of a chat template. Raises `ModelError` with the `name` of the draft model if the
+    models have no token in common.
     """
     target_ids, draft_ids = target.get_vocab(), draft.get_vocab()
-    if target_ids == draft_ids:
-        return frozenset()
     differing = target_ids.items() ^ draft_ids.items()
     tokenizers: tuple[Any, ...] = target, draft
     added = {token for tokenizer in tokenizers for token in tokenizer.get_added_vocab()}
-    if ordinary := sorted({token for token, _ in differing} - added):
-        first = ordinary[0]
-        example = f"{first!r} is {target_ids.get(first, 'absent')} in the target and {draft_ids.get(first, 'absent')} in the draft"
-        differs = f"its vocabulary differs from {target_name}'s in {count(len(ordinary))} tokens ({example})"
-        raise ModelError(
-            "draft", draft_name, f"{differs}; choose a draft that was trained with the target's tokenizer."
-        )
-    return frozenset(number for _, number in differing)
+    if {token for token, _ in differing} <= added:
+        return frozenset(number for _, number in differing)
+    translator = Translator(target, draft)
+    if not translator.shared:
+        raise ModelError("draft", name, "none of its tokens is a token of the target; choose another draft model.")
+    return translator
 
 
 def _eos(folder: str, target: CachedLM, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..core.events import Translation
 from ..core.lm import PREFILL_ROWS, DraftRequest, DraftTree
 from ..core.tree import depths, is_chain
 from . import experts
@@ -37,6 +38,8 @@ class CachedLM:
     longest = 1 << 20  # most tokens of a drafted chain
     kind: str | None = None  # kind of a trained head
     confidence: float | None = None  # predicted acceptance of the last token, if it is not the token's probability
+    translation: Translation | None = None  # None: the same tokenizer as the target's
+    tokenizers: Mapping[str, Any] = {}  # arguments of `generate`, which it needs if the tokenizers differ
 
     def __init__(
         self, model: Forward | PreTrainedModel, vocab: int | None = None, exact: bool = True, reads_all: bool = False,
@@ -312,7 +315,8 @@ class CachedLM:
         )  # fmt: skip
         self.model.generate(
             torch.tensor([prompt], device=self.model.device), generation_config=config, streamer=Streamer(),
-            logits_processor=LogitsProcessorList([Scored()]), **({"assistant_model": assistant.model} if assistant else {}),
+            logits_processor=LogitsProcessorList([Scored()]),
+            **({"assistant_model": assistant.model, **assistant.tokenizers} if assistant else {}),
         )  # fmt: skip
 
     @staticmethod

@@ -29,11 +29,11 @@ BOTH = (torch.bfloat16, torch.float32)
 # Titles of checks; other topics are their own titles.
 TOPICS = {"hub": "found", "cache": "rollback", "head": "trained head", "host": "this server"}
 ANY = (
-    "Enter the names of a target and a draft model on the hub. They must share one vocabulary, and their caches must support "
-    "rollback. Instead of a draft model, or after it, you can name a trained head for that target: EAGLE-3, MTP, DFlash, DSpark "
-    "or Medusa. <b>Check</b> reads sizes, licenses and tokenizers from the hub and loads nothing. <b>Load</b> checks, downloads and "
-    "measures. A model may also be a GGUF file: <code>organization/repository/file.gguf</code>. Only safetensors and GGUF files are "
-    "read, and no code of a model is run."
+    "Enter the names of a target and a draft model on the hub. If their vocabularies differ, the draft model drafts text. Instead "
+    "of a draft model, or after it, you can name a trained head for that target: EAGLE-3, MTP, DFlash, DSpark or Medusa. <b>Check</b> "
+    "reads sizes, licenses and tokenizers from the hub and loads nothing. <b>Load</b> checks, downloads and measures. A model may "
+    "also be a GGUF file: <code>organization/repository/file.gguf</code>. Only safetensors and GGUF files are read, and no code of a "
+    "model is run."
 )
 LOADING = (
     "A loaded pair is added to the others. Your races use it, and all visitors can choose it in the Race tab. If memory runs "

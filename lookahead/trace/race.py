@@ -50,6 +50,7 @@ class Recorder:
                 draft=schema.DraftRecord(
                     **_copied(draft, "tokens", "parents", "sources", "window", "ngram_origins"), pieces=drafted,
                     chances=[round(chance, 4) for chance in draft.chances],
+                    translation=draft.translation and schema.TranslationRecord(**_copied(draft.translation, "pieces", "used")),
                 ),
                 pieces=pieces,
                 tests=[self._test(test) for test in step.tests],

@@ -181,6 +181,13 @@ class Costs(CurveRecord):
         return PASS_COSTS.validate_python({"target": target, "drafters": drafters})
 
 
+class TranslationRecord(Record):
+    """The text that a draft model with another tokenizer drafted; see `events.Translation`."""
+
+    pieces: ByRow[Text]
+    used: Annotated[int, Field(ge=0, le=4096)]
+
+
 class DraftRecord(Record):
     """The drafted tree, with the text of every row; see `events.Draft`."""
 
@@ -191,6 +198,7 @@ class DraftRecord(Record):
     chances: ByRow[Real] = []
     window: Annotated[int, Field(ge=0, le=4096)] = 0
     ngram_origins: ByRow[tuple[Row, Row] | None] = Field([], alias="births")
+    translation: TranslationRecord | None = None  # traces from before December 2026 lack it
 
     @model_validator(mode="after")
     def _is_tree(self) -> DraftRecord:

@@ -14,6 +14,9 @@ import pytest
 import torch
 from conftest import emitted, sampling, table_steps, tiny
 from scipy.stats import chisquare
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
+from transformers import PreTrainedTokenizerFast
 
 from lookahead import kernels
 from lookahead.core import accept
@@ -27,6 +30,7 @@ from lookahead.measure import bugs
 from lookahead.model.heads.head import NETWORKS, Head
 from lookahead.model.heads.shape import HeadShape
 from lookahead.model.lm import CachedLM
+from lookahead.model.translated import TranslatedLM, Translator
 
 pytestmark = pytest.mark.split
 long = pytest.mark.long
@@ -208,6 +212,31 @@ def test_the_rejection_rule_holds_for_trained_heads(name, small):
 
 
 @long
+def letters(alphabet):
+    """Return a tokenizer with one token per letter, whose id is its index."""
+    vocab = {letter: number for number, letter in enumerate(alphabet)}
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(BPE(vocab, merges=[])))
+
+
+@pytest.mark.parametrize("changes", [{}, {"temperature": 0.6, "top_k": 3}], ids=str)
+@pytest.mark.parametrize("name", ["draft", "tree"])
+def test_a_drafter_with_another_vocabulary_keeps_the_distribution(name, changes):
+    """The draft model has three of the target's four tokens, with other ids, and two more."""
+    translator = Translator(letters("abcd"), letters("xbdya"))
+    assert sorted(translator.shared) == [(1, 1), (2, 3), (4, 0)] and translator.share == 3 / 5
+    draft = TranslatedLM(translator, TableLM(5, seed=8, spread=1.2), VOCAB)
+    drafted = set()
+
+    def steps(settings):
+        done = table_steps(name, settings, target=TARGET, draft=draft, prompt=PROMPT)
+        drafted.update(token for step in done for token in step.draft.tokens)
+        return done
+
+    settings = sampling(rule="rejection", max_new_tokens=LENGTH, k=2, **changes)
+    assert agreement(settings, TARGET, steps) > ODDS
+    assert drafted == {0, 1, 3}
+
+
 @pytest.mark.parametrize("bug", [bugs.NoResidual, bugs.UnprocessedQ, bugs.NoiseReused])
 def test_the_test_catches_broken_rules(bug, monkeypatch):
     import conftest

@@ -403,21 +403,24 @@ def test_a_model_too_large_for_memory_or_disk_is_refused(fake, folders, tmp_path
     assert "of the disk are free" in str(inspect("org/target+org/draft").refused)
 
 
-def test_the_error_for_a_draft_with_another_tokenizer_has_suitable_drafts(fake, folders, tmp_path):
+def test_a_draft_with_another_tokenizer_drafts_text_and_others_are_suggested(fake, folders, tmp_path):
     odd = swapped(folders["qwen3"][1], tmp_path / "odd")
     fake.add("org/odd", odd)
     fake.add("Qwen/Qwen3-8B", folders["qwen3"][0])
     fake.add("distilbert/distilgpt2", folders["llama"][1])  # another family's draft, with the same tokenizer file
     hub.download(inspect("org/draft"))  # a copy on this server, with the same tokenizer file
-    error = inspect("Qwen/Qwen3-8B+org/odd").refused
-    assert "vocabulary differs from Qwen/Qwen3-8B's in 2 tokens" in str(error)
-    assert "Suitable drafts: Qwen/Qwen3-0.6B, distilbert/distilgpt2, org/draft." in str(error)
+    plan = inspect("Qwen/Qwen3-8B+org/odd")
+    assert plan.refused is None
+    found = messages(plan)["vocabulary"]
+    assert "The vocabularies differ, so org/odd drafts text. The target has 100% of its tokens." in found
+    assert "Drafts with the target's vocabulary: Qwen/Qwen3-0.6B, distilbert/distilgpt2, org/draft." in found
     assert not [path for _, path, _ in fake.log if path.endswith(".safetensors") and "org/draft" not in path]
-    error = inspect("org/target+org/odd").refused
-    assert "Suitable drafts: distilbert/distilgpt2, org/draft." in str(error)
+    found = messages(inspect("org/target+org/odd"))["vocabulary"]
+    assert "vocabulary: distilbert/distilgpt2, org/draft." in found
     swapped(folders["llama"][0], tmp_path / "lone")
     fake.add("org/lone", tmp_path / "lone")
-    assert "Suitable" not in str(inspect("org/lone+org/draft").refused), "no other model has this tokenizer"
+    found = messages(inspect("org/lone+org/draft"))["vocabulary"]
+    assert "Drafts with" not in found, "no other model has this tokenizer"
 
 
 def swapped(folder, to):

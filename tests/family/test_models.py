@@ -1,10 +1,12 @@
 """Loading of the bundled family, folders and hub names, and clear errors."""
 
 import gc
+import json
 import shutil
 import subprocess
 import sys
 import weakref
+from pathlib import Path
 from time import perf_counter
 
 import pytest
@@ -20,6 +22,8 @@ from lookahead import ModelError
 from lookahead.core import memory
 from lookahead.engine.methods import methods_for
 from lookahead.family.models import load as load_measured
+from lookahead.model.lm import CachedLM
+from lookahead.model.translated import TranslatedLM
 
 pytestmark = [pytest.mark.models, pytest.mark.long]
 
@@ -114,13 +118,27 @@ def test_a_target_without_a_draft_model_can_use_ngrams(tmp_path):
 
 
 @pytest.mark.parametrize("load", [lookahead.load, load_measured])
-def test_a_draft_with_another_vocabulary_is_refused(tmp_path, load):
+def test_a_draft_with_other_tokens_has_a_translator(tmp_path, load):
     target = tiny("llama", tmp_path / "t")
     draft = swapped(target, tmp_path / "d")
     assert len(AutoTokenizer.from_pretrained(draft)) == len(AutoTokenizer.from_pretrained(target))
-    with pytest.raises(ModelError, match=r"vocabulary differs from .* in 2 tokens") as caught:
-        load(f"{target}+{draft}")
-    assert "trained with the target's tokenizer" in str(caught.value)
+    pair = load(f"{target}+{draft}")
+    assert pair.translators["draft"].share == 1, "the same tokens with other ids"
+    assert {(a, b) for a, b in pair.translators["draft"].shared if a != b} == {(300, 301), (301, 300)}
+    assert isinstance(pair.draft("draft"), TranslatedLM) and isinstance(pair.drafts["draft"], CachedLM)
+
+
+def test_a_draft_without_a_token_of_the_target_is_refused(tmp_path):
+    target, draft = tiny("llama", tmp_path / "t"), Path(tiny("llama", tmp_path / "d"))
+    data = json.loads((draft / "tokenizer.json").read_text(encoding="utf-8"))
+    vocab = {
+        token if token.startswith("<|") else f"\u0120\u0120\u0120{number}": number
+        for token, number in data["model"]["vocab"].items()
+    }
+    data["model"] |= {"vocab": vocab, "merges": []}
+    (draft / "tokenizer.json").write_text(json.dumps(data), encoding="utf-8")
+    with pytest.raises(ModelError, match="none of its tokens is a token of the target"):
+        lookahead.load(f"{target}+{draft}")
 
 
 def with_added(folder, to, *tokens, size=None):

@@ -101,6 +101,7 @@ def blank(browser, script=FAKES, **options):
         "heads",
         "rollback",
         "experts",
+        "translation",
         "inspector",
         "card",
     )
@@ -336,6 +337,31 @@ def test_the_experts_that_a_pass_activated_are_shown_with_those_of_one_row(page)
         "shown => [...modules.experts.view(shown).querySelectorAll('.la-i-fill')].map(bar => bar.style.width)", shown
     )
     assert widths == ["35.16%", "12.5%"]
+
+
+def test_two_rulers_show_a_draft_with_another_tokenizer(page):
+    page.evaluate("""() => {
+        const translation = {pieces: [" ", "a b", "", " d e", " <b>"], used: 4};
+        window.translated = {...greedy, draft: {...greedy.draft, translation}};
+        window.nothing = {...blank, index: 2, draft: {...none, translation: {pieces: [" f"], used: 0}}, ...emit([" f"], ["bonus"])};
+        window.rulers = step => modules.translation.translationOf(logOf("greedy", [["draft", [prefill, translated, nothing]]]), 0, step);
+    }""")
+    rulers = page.evaluate("rulers(1)")
+    assert [[cell["text"], cell["span"], cell["parts"], cell["kind"]] for cell in rulers["own"]] == [
+        [" ", 1, 1, "plain"], ["a b", 3, 1, "plain"], [" d e", 4, 2, "plain"], [" <b>", 4, 1, "unreached"],
+    ]  # fmt: skip
+    assert [cell["kind"] for cell in rulers["target"]] == ["accepted", "accepted", "rejected", "unreached"]
+    assert "5 tokens. 4 gave tokens of the target, and the last 1 gave none" in rulers["sentences"][0]
+    assert "67% of its tokens" in page.evaluate("rulers(2).sentences[1]")
+    assert page.evaluate("rulers(0)") is None
+    page.evaluate("open(logOf('greedy', [['draft', [prefill, translated, nothing]]]), 0, 1)")
+    own, target = page.evaluate("""() => [...document.querySelectorAll(".la-i-rulers ul")]
+        .map(list => [...list.children].map(item => Math.round(item.getBoundingClientRect().left)))""")
+    assert target[0] == own[0] and target[2] == own[2], "equal boundaries are aligned"
+    assert own[0] < own[1] < target[1] < own[2] < target[3] < own[3]
+    assert "<b>" in page.locator(".la-i-rulers").inner_text(), "model text is shown as text"
+    page.evaluate("inspector.show(shownLog, 0, 2)")
+    assert "0 gave tokens of the target" in page.locator(".la-i-translation").inner_text()
 
 
 def test_mask_is_the_ancestors(page):

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ...core.events import Translation
 from ...core.lm import DraftRequest, DraftTree
 from ...core.tree import depths
 from ..forward import Forward
@@ -69,6 +70,7 @@ class CachedHead:
 
     context_length = UNLIMITED  # the target's context length applies
     longest = UNLIMITED
+    translation: Translation | None = None
 
     def __init__(self, head: Head, vocab: int):
         self.head, self.shape, self.vocab, self.kind = head, head.shape, vocab, head.shape.kind

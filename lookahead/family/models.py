@@ -56,9 +56,7 @@ class Models:
     heads: dict[str, Head] = field(default_factory=dict)
     key: str | None = None  # name of the file of `measured`
     typical: Typical | None = None  # costs of a typical machine, if the family ships them
-    translators: Mapping[str, Translator] = field(
-        default_factory=dict
-    )  # of draft models with other tokens than the target
+    translators: Mapping[str, Translator] = field(default_factory=dict)  # of draft models with another tokenizer
 
     @property
     def exactness(self) -> str:

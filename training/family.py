@@ -311,10 +311,10 @@ class _Stages:
         return model
 
     def offdomain(self) -> LlamaForCausalLM:
-        """Train a draft of the same shape on records, code and arithmetic only."""
+        """Train a draft on records, code and arithmetic only."""
         if model := self._finished("offdomain"):
             return model
-        model = new_model(self.plan.draft, self.plan, self.plan.seed + 3)
+        model = new_model(self.plan.offdomain, self.plan, self.plan.seed + 3)
         batches = Batches(self.streams.training, self.plan.offdomain_mix, self.plan.seed + 3)
         return self._stage("offdomain", model, losses.cross_entropy_loss, batches, self.plan.offdomain_share)
 

@@ -30,6 +30,7 @@ class Plan:
     # occurrence of the same word.
     target: Shape = Shape(12, 320, 5, 864)
     draft: Shape = Shape(2, 320, 5, 384)
+    offdomain: Shape = Shape(2, 192, 3, 384)  # the mismatched draft: its text matters, not its size
     # Share of the training tokens by domain.
     mix: Mapping[str, float] = field(
         default_factory=lambda: {

@@ -192,7 +192,7 @@ def _follows_trees(model: PreTrainedModel) -> bool:
     The layers must use our attention and not change the mask. Those with a window in the cache must pass it, and no others.
     """
     trial = _with_attention(model, TRIAL)
-    lm = CachedLM(Modules(trial))
+    lm: Any = CachedLM(Modules(trial))
     try:
         lm.forward([0, 0, 0], [-1, 0, 0])
     except Exception as error:  # an architecture can raise any error

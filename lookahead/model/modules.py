@@ -141,7 +141,7 @@ class _ModulesLayer(DynamicLayer):
         self.layer.length -= abs(int(tokens_to_remove))
 
 
-def _updated(layer: CacheLayer, *added: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def _updated(layer: CacheLayer, *added: torch.Tensor) -> Any:
     """Append keys and values [texts, heads, rows, dim]; return those that each text attends to."""
     paths, base = layer.cache.paths, layer.length
     if paths is None:

@@ -14,7 +14,7 @@ import torch
 from transformers import DynamicCache, PreTrainedConfig
 from transformers.cache_utils import LinearAttentionLayer
 
-States = dict[int, torch.Tensor | None]  # of one layer, by number
+States = dict[int, Any]  # the tensors of one layer by number; None at first
 
 
 def _rwkv(
@@ -73,11 +73,9 @@ KEYLESS = ("rwkv", "xlstm")  # architectures that do not accept transformers' ca
 
 def cache_of(config: PreTrainedConfig) -> DynamicCache:
     """Return an empty cache of transformers, with layers for all states."""
+    cache: Any = DynamicCache() if config.model_type in KEYLESS else DynamicCache(config=config)
     if config.model_type in KEYLESS:
-        cache = DynamicCache()
         cache.layers = [LinearAttentionLayer() for _ in range(config.num_hidden_layers)]
-        return cache
-    cache = DynamicCache(config=config)
     if config.model_type == "minimax":  # it accepts only its own class
         from transformers.models.minimax.modeling_minimax import MiniMaxCache
 

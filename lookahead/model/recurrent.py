@@ -98,7 +98,8 @@ class Split:
     state_keys: frozenset[tuple[str, int]] = frozenset()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        call, number, cache = super().forward, self.number, PASS.get()  # type: ignore[misc]
+        call: Any = super().forward  # type: ignore[misc]
+        number, cache = self.number, PASS.get()
         if cache is None:
             return call(*args, **kwargs)
         plan, rows, layer = cache.plan, _rows(args, kwargs), cache.dynamic.layers[number]
@@ -140,8 +141,8 @@ def _split_class(kind: type) -> type:
 
 def split(model: torch.nn.Module) -> None:
     """Make the recurrent layers of a model follow the plan of their cache."""
-    recurrent = {*mixers(model)}
-    for name, module in model.named_modules():
+    recurrent, named = {*mixers(model)}, list[tuple[str, Any]](model.named_modules())
+    for name, module in named:
         if module in recurrent and not isinstance(module, Split):
             module.__class__ = _split_class(type(module))
             in_name = next((int(part) for part in name.split(".") if part.isdigit()), 0)

@@ -159,7 +159,7 @@ def supported_attention(model: PreTrainedModel) -> str:
         hint = f"its context holds {length} tokens; choose a model with at least {MIN_CONTEXT}."
         raise ModelError("model", name, hint)
     if not rollback.by_paths and _failure(model) is None and (not rollback.keys or _follows_trees(model)):
-        return config._attn_implementation
+        return config._attn_implementation or ATTENTION
     if isinstance(error := _failure(_with_attention(model, "eager")), ModelError):
         raise error
     if error:

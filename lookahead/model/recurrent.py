@@ -126,11 +126,11 @@ class Split:
         outputs = [run(slice(plan.stem))] if plan.stem else []
         if plan.saves:
             cache.save(number, current())
-        if plan.stem < rows and plan.paths is None:
-            outputs.append(run(slice(plan.stem, rows)))
+        if paths := plan.paths:
+            restore(layer, current(), len(paths))
+            outputs.append(paths.by_row(run(paths.rows)))
         elif plan.stem < rows:
-            restore(layer, current(), len(plan.paths))
-            outputs.append(plan.paths.by_row(run(plan.paths.rows)))
+            outputs.append(run(slice(plan.stem, rows)))
         return _joined(outputs)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import load_file
@@ -140,7 +140,8 @@ def _layer(tensors: Mapping[str, torch.Tensor], prefix: str) -> Layer:
     """Return the layer whose tensors have this prefix. Raises `KeyError` if a tensor that is not optional is missing."""
     names = {field: [prefix + name for name in names] for field, names in NAMES.items()}
     present = {field for field in names if field not in Layer._field_defaults or names[field][0] in tensors}
-    return Layer(**{field: _join([tensors[name] for name in names[field]]) for field in present})
+    joined: dict[str, Any] = {field: _join([tensors[name] for name in names[field]]) for field in present}
+    return Layer(**joined)
 
 
 def _join(parts: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -8,6 +8,7 @@ all earlier keys of a layer, so each part waits until the previous part has stor
 
 import os
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -212,5 +213,16 @@ def forward(kernels, sizes, weights, caches, rows, columns, outputs, pipeline):
 @lru_cache(maxsize=4)
 def addresses(storage: int) -> Kernels:
     """Return the kernels for weights in this storage format. Compiles those that are missing."""
-    others = (kernel() for kernel in (add_bias, scale, norm, add, gate, apply_rope, read, store, attend.attend))
-    return Kernels(*(kernel.address for kernel in (MULTIPLY[storage](), *others)))
+    kernels: tuple[Any, ...] = (
+        MULTIPLY[storage],
+        add_bias,
+        scale,
+        norm,
+        add,
+        gate,
+        apply_rope,
+        read,
+        store,
+        attend.attend,
+    )
+    return Kernels(*(kernel().address for kernel in kernels))

@@ -144,7 +144,7 @@ def _layer(tensors: Mapping[str, torch.Tensor], prefix: str) -> Layer:
     return Layer(**joined)
 
 
-def _join(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+def _join(parts: list[torch.Tensor]) -> torch.Tensor:
     """Concatenate weights. The result is a view if they are already contiguous, in a model that shares them."""
     if len(parts) == 1:
         return parts[0]

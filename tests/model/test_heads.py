@@ -263,6 +263,7 @@ REFUSED = (
     (EAGLE, {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, {}, "scaled rotary positions"),
     (EAGLE, {"norm_before_fc": True, "fc_norm": True}, {}, "exclude each other"),
     (EAGLE, {"speculators_model_type": "peagle"}, {}, "peagle are not read"),
+    (MTP, {"model_type": "qwen3_next"}, {}, "a layer of the kind qwen3_next is not supported"),
     (EAGLE, {"speculators_model_type": "swift"}, {}, "swift are not known"),
     (EAGLE, {"draft_vocab_size": 100}, {}, "no table d2t"),
     (EAGLE, {}, {"fc.weight": None}, "weights are not those"),

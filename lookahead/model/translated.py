@@ -66,7 +66,8 @@ class Vocabulary:
 
 
 def _from_alphabet(token: str) -> bytes:
-    return bytes(BYTE_OF[character] for character in token)
+    """Return the bytes of a token of a byte-level tokenizer."""
+    return bytes(map(BYTE_OF.__getitem__, token)) if BYTE_OF.keys() >= {*token} else token.encode()
 
 
 def _from_text(token: str) -> bytes:

@@ -283,8 +283,8 @@ def test_a_visitor_cannot_use_the_private_models_of_the_host(fake, folders, tmp_
     hub.download(inspect("host/small", limits=None))
     hub.download(inspect("org/draft"))
     fake.add("org/odd", swapped(folders["llama"][1], tmp_path / "odd"))
-    assert "Suitable drafts: org/draft." in str(inspect("org/target+org/odd").refused)
-    assert "Suitable drafts: host/small, org/draft." in str(inspect("org/target+org/odd", limits=None).refused)
+    assert "vocabulary: org/draft." in messages(inspect("org/target+org/odd"))["vocabulary"]
+    assert "vocabulary: host/small, org/draft." in messages(inspect("org/target+org/odd", limits=None))["vocabulary"]
 
 
 def test_no_safetensors(fake, folders, tmp_path):

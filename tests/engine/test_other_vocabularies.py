@@ -117,7 +117,7 @@ def differing(pair, prompts, methods=("draft", "tree", "hybrid"), **options):
 
 
 def test_every_method_writes_naives_text(pair):
-    wrong, own, used = differing(pair, PROMPTS[:10], max_new_tokens=12, k=3)
+    wrong, own, used = differing(pair, PROMPTS[:5], max_new_tokens=8, k=3)
     assert wrong == []
     assert 0 < used <= own
 

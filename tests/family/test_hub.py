@@ -48,7 +48,7 @@ def folders(tmp_path_factory):
     root = tmp_path_factory.mktemp("models")
     pairs = {kind: (tiny(kind, root / kind / "target", layers=3), tiny(kind, root / kind / "draft", layers=1))
             for kind in ("llama", "qwen3")}  # fmt: skip
-    for kind in ("rwkv",):
+    for kind in ("openai-gpt",):
         pairs[kind] = tiny(kind, root / kind)
     return pairs
 
@@ -322,8 +322,8 @@ def test_quantized_weights_and_unsupported_architectures_are_refused(fake, folde
     assert messages(inspect("org/fp8"))["weights"] == "In safetensors, quantized with fp8."
     fake.add("org/t5", changed(folders["llama"][0], tmp_path / "t5", model_type="t5"))
     assert "cannot be used" in str(inspect("org/t5").refused)
-    fake.add("org/bloom", changed(folders["llama"][0], tmp_path / "bloom", model_type="bloom"))
-    assert "does not accept positions" in str(inspect("org/bloom").refused)
+    fake.add("org/deepseek", changed(folders["llama"][0], tmp_path / "deepseek", model_type="deepseek_v4"))
+    assert "cannot be rolled back" in str(inspect("org/deepseek").refused)
     folder = changed(folders["llama"][0], tmp_path / "broken")
     (folder / "config.json").write_text('["no object"]')
     fake.add("org/broken", folder)
@@ -376,16 +376,16 @@ def test_implausible_claims_of_a_repository_are_refused(fake, folders, tmp_path)
         assert "choose another copy of this model" in str(inspect(f"org/{name}").refused)
 
 
-@pytest.mark.parametrize("kind", ["rwkv"])
+@pytest.mark.parametrize("kind", ["openai-gpt"])
 def test_a_model_that_cannot_be_rolled_back_is_refused_by_its_configuration(fake, folders, kind, tmp_path):
     fake.add("org/stuck", folders[kind])
     error = inspect("org/stuck+org/draft").refused
-    assert "cannot be rolled back; choose a plain decoder" in str(error)
+    assert "does not accept a cache; choose a plain decoder" in str(error)
     assert not fake.requested_ranges(".safetensors")
     with pytest.raises(ModelError) as caught:
         load_measured(folders[kind])
     assert caught.value.hint == error.hint, "the same message before and after loading"
-    with pytest.raises(ModelError, match="cannot be rolled back"):
+    with pytest.raises(ModelError, match="does not accept a cache"):
         lookahead.load(folders[kind])
 
 
@@ -672,10 +672,10 @@ def test_the_command_line_prints_one_line_for_an_error_and_downloads_a_valid_pai
     fake_hub = {"HF_ENDPOINT": fake.url, "HF_HUB_OFFLINE": "0", "HF_HUB_CACHE": str(tmp_path / "other")}
     environment = {**os.environ, **fake_hub}
     options = {"cwd": ROOT, "env": environment, "capture_output": True, "text": True, "timeout": 120, "check": False}
-    done = subprocess.run([sys.executable, "app.py", "--models", folders["rwkv"]], **options)
+    done = subprocess.run([sys.executable, "app.py", "--models", folders["openai-gpt"]], **options)
     assert done.returncode == 2
     assert done.stderr.strip().startswith("lookahead: model is") and done.stderr.strip().count("\n") == 0
-    assert "cannot be rolled back" in done.stderr
+    assert "does not accept a cache" in done.stderr
     arguments = ["--method", "draft", "--max-new-tokens", "8", "--models", "org/target+org/draft"]
     done = subprocess.run([sys.executable, "-m", "lookahead", "run", "Once upon", *arguments], **options)
     assert done.returncode == 0, done.stderr

@@ -24,7 +24,7 @@ def served(tmp_path_factory):
     with serving() as hub:
         hub.add("org/tiny-target", tiny("qwen3", root / "target", layers=3))
         hub.add("org/tiny-draft", tiny("qwen3", root / "draft", layers=1), license="mit")
-        hub.add("org/stuck", tiny("rwkv", root / "stuck"))
+        hub.add("org/stuck", tiny("openai-gpt", root / "stuck"))
         yield hub
 
 
@@ -113,7 +113,7 @@ def test_refusals_show_a_message_and_change_nothing(visit, served):
         press(page, "Check", "pocket")
         page.locator(".la-status-line", has_text="Checked").wait_for()
     press(page, "Load", "org/stuck+org/tiny-draft")
-    assert "cannot be rolled back" in refusal(page)
+    assert "does not accept a cache" in refusal(page)
     assert "Llama-pocket target" in in_use(page)
     assert not [path for _, path, _ in served.log if path.startswith("/org/stuck/") and path.endswith(".safetensors")]
 

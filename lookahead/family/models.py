@@ -289,8 +289,7 @@ def _drafter(family: _Files, role: str, passes: Forward, target: CachedLM) -> Ca
 def _mtp_of_checkpoint(family: _Files, target: Forward) -> Head | None:
     """Return the MTP module in the target's own checkpoint, None without one, or if it is not supported."""
     folder = sources.local_folder(family.folders["target"])
-    tensors = mtp_tensors.find(mtp_tensors.tensor_files(folder), target.shape.layers) if folder else None
-    if not tensors:
+    if not (folder and (tensors := mtp_tensors.find(mtp_tensors.tensor_files(folder), target.shape.layers))):
         return None
     from ..model.heads import target_mtp  # imports transformers' models
 

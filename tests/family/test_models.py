@@ -189,7 +189,7 @@ def test_weights_that_are_not_safetensors_are_refused(tmp_path):
     tiny("llama", folder)
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(
-        ModelError, match=r"not in model.safetensors but in pytorch_model.bin; only safetensors are read"
+        ModelError, match=r"not in model.safetensors but in pytorch_model.bin; only safetensors and GGUF files are read"
     ):
         lookahead.load(str(folder))
     with pytest.raises(ModelError, match="could not be loaded"):

@@ -134,7 +134,7 @@ def _agree(model: PreTrainedModel, shape: Shape, weights: Weights) -> bool:
     """Return whether compiled passes and modules compute the same logits, except for rounding.
 
     Compares a few tokens after the first layers, which include one of each kind. Other versions of transformers may compute
-    what `_weights` does not read.
+    values that `_weights` does not read.
     """
     kinds = [(layer.window, layer.rotated) for layer in weights.layers]
     depth, vocab = 1 + max(map(kinds.index, kinds)), min(COMPARED_VOCAB, shape.vocab)

@@ -85,7 +85,7 @@ NAMES = {
 class Weights:
     """The weights of a model; `head` may be `embed`. `inv_freq` [head_dim / 2] and `attention_factor` are rotary.
 
-    `factors` are those by which a similar model multiplies what a plain Llama does not.
+    `factors` are the additional multipliers of a similar model.
     """
 
     embed: torch.Tensor

@@ -43,7 +43,7 @@ class Paths:
         return out[self._texts, self._columns][None]
 
     def after(self, base: int, stored: torch.Tensor) -> torch.Tensor:
-        """Return what each path attends to, [texts, heads, base + longest, dim].
+        """Return the keys or values of each path, [texts, heads, base + longest, dim].
 
         `stored` [1, heads, base + rows, dim] are keys or values of `base` tokens and of all rows.
         """

@@ -22,7 +22,7 @@ from ..core.tree import ancestor_mask, depths
 class Reference:
     """A model and its cache, with the methods of `core.lm.LanguageModel`. `tokens` are the cached tokens."""
 
-    longest, confidence, kind, seconds = 1 << 20, None, None, 0.0
+    longest, confidence, kind, translation, activated_experts, seconds = 1 << 20, None, None, None, None, 0.0
     device = torch.device("cpu")
 
     def __init__(self, config: Mapping[str, Any], weights: Mapping[str, torch.Tensor]):

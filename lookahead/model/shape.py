@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 UNLIMITED = 1 << 20  # tokens, for a configuration without a maximum context length
+POSITIONS = ("max_position_embeddings", "max_target_positions")  # fields with the number of positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Shape:
         return cls(
             kind=field("model_type"),
             vocab=field("vocab_size"),
-            context_length=min(field("max_position_embeddings") or UNLIMITED, length_limit(field) or UNLIMITED),
+            context_length=min(*(field(name) or UNLIMITED for name in POSITIONS), length_limit(field) or UNLIMITED),
             hidden=field("hidden_size"),
             layers=field("num_hidden_layers"),
             heads=heads,

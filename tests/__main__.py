@@ -1,4 +1,4 @@
-"""Run the full suite with `python -m tests`: first untimed tests on three workers, then timed tests alone.
+"""Run the full suite with `python -m tests`: first untimed tests on four workers, then timed tests alone.
 
 Further arguments are passed to both runs of pytest. Under CI and without arguments, vLLM is installed and the types are checked
 in the background during the untimed tests.
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 STAGES = (
-    ("-n", "3", "--dist", "loadgroup", "--no-loadscope-reorder", "-m", "not timed"),  # in the order of `conftest`
+    ("-n", "4", "--dist", "loadgroup", "--no-loadscope-reorder", "-m", "not timed"),  # in the order of `conftest`
     ("-m", "timed"),
 )
 # Compiles and measures once before the tests; otherwise all workers and their apps would do this at the same time.

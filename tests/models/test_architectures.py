@@ -11,11 +11,10 @@ from table import documented
 
 from lookahead.model.modules import OTHER
 
-pytestmark = [pytest.mark.models, pytest.mark.long]
+pytestmark = [pytest.mark.models, pytest.mark.long, pytest.mark.split]
 
-TESTED = daily(KINDS)
 RUNNING = 0.95  # least share of the architectures with a tiny model that run
-DIVERSE = 0.95  # least share of the architectures that run with a diverse text
+MONOTONOUS = {"roformer"}  # no tiny model was found whose text is diverse
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -27,7 +26,7 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("kind", TESTED)
+@pytest.mark.parametrize("kind", daily(KINDS))
 def test_every_method_writes_the_text_of_generate_or_the_architecture_is_refused(kind):
     result = outcome(kind)
     if result is None:  # no tiny model
@@ -37,18 +36,13 @@ def test_every_method_writes_the_text_of_generate_or_the_architecture_is_refused
         assert result.refused.endswith(OTHER) and len(result.refused) > len(OTHER) + 10, "no reason is named"
         return
     assert not result.wrong
+    assert result.distinct >= DISTINCT or kind in MONOTONOUS, "a monotonous text hides errors"
     assert {*METHODS} - {*result.methods} <= {"self"}, "only the first layers may be unusable"
-
-
-def test_texts_are_diverse():
-    outcomes = [result for kind in TESTED if (result := outcome(kind))]
-    running = [result for result in outcomes if not result.refused]
-    assert len(outcomes) >= 0.9 * len(TESTED), "too few tiny models"
-    assert sum(result.distinct >= DISTINCT for result in running) >= DIVERSE * len(running)
 
 
 def test_most_architectures_run():
     """The documentation has every architecture, and the test above compares it with the results."""
     running, refused, without = documented()
     assert running | refused | without == {*KINDS}
+    assert len(without) <= 0.1 * len(KINDS), "too few tiny models"
     assert len(running) >= RUNNING * (len(running) + len(refused))

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 UNLIMITED = 1 << 20  # tokens, for a configuration without a maximum context length
-POSITIONS = ("max_position_embeddings", "max_target_positions", "max_seq_len", "max_sequence_length")  # fields with the number of positions
+# Fields with the number of positions.
+POSITIONS = ("max_position_embeddings", "max_target_positions", "max_seq_len", "max_sequence_length")
 
 
 @dataclass(frozen=True, slots=True)

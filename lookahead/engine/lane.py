@@ -69,11 +69,8 @@ class Lane:
         if not self.draft:
             return
         draft, most = self.draft, self.draft.context_length - len(self.prompt)
-        same_size, translates = (
-            draft.passes.shape.vocab == self.models.target.passes.shape.vocab,
-            bool(draft.tokenizers),
-        )
-        hint = ""
+        same_size = draft.passes.shape.vocab == self.models.target.passes.shape.vocab
+        translates, hint = bool(draft.tokenizers), ""
         if not same_size and not translates:
             hint = "transformers requires the same vocabulary size for both models"
         elif same_size and translates:

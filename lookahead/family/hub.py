@@ -321,11 +321,8 @@ def _find(inspected: InspectedModel, trusted: bool, waiting: Callable[[int], Non
         return _use_hub_file(inspected, File(repo, info.sha or "", name, inspected.sizes.get(name, 0)))
     small = [File(location, info.sha or "", name, inspected.sizes[name]) for name in SMALL if name in inspected.sizes]
     if CONFIG not in inspected.sizes:
-        raise ModelError(
-            "model",
-            location,
-            _gguf_files(inspected, location) or "it has no config.json, so it is incomplete; choose a complete model.",
-        )
+        incomplete = "it has no config.json, so it is incomplete; choose a complete model."
+        raise ModelError("model", location, _gguf_files(inspected, location) or incomplete)
     if large := [file.name for file in small if file.size > LARGEST_SMALL]:
         raise ModelError("model", location, f"its {large[0]} is implausibly large; choose another model.")
     transfer.download(small, waiting)

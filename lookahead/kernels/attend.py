@@ -162,11 +162,9 @@ def _softmax(score, weights, count, scaling, rounded, paired):
 @njit(inline="always")
 def _clear_weights(score, weights, start, stop, paired):
     """Set softmax weights from `start` to `stop` to zero: those at `weights` if they are `paired`, else at `score`."""
-    scores, shorts = (
-        carray(floats_at(score + 4 * start), stop - start),
-        carray(bfloat16_at(weights + 2 * start), stop - start),
-    )
-    for k in range(stop - start):
+    count = stop - start
+    scores, shorts = carray(floats_at(score + 4 * start), count), carray(bfloat16_at(weights + 2 * start), count)
+    for k in range(count):
         if paired:
             shorts[k] = 0
         else:
@@ -271,9 +269,8 @@ def attend(
                 oldest, row_weights = _oldest(length, window), bf16_weights + 2 * query * padded
                 _softmax(score + 4 * oldest, row_weights + 2 * oldest, length - oldest, scaling, rounded, paired)
                 _clear_weights(score, row_weights, begin, oldest, paired)
-                _clear_weights(
-                    score, row_weights, length, round_up(length, interleave), paired
-                )  # the last may have no pair
+                # The last number may have no pair.
+                _clear_weights(score, row_weights, length, round_up(length, interleave), paired)
             clear(sums, query_count * dim)
             for start in range(begin, shared_prefix, VALUE_BLOCK):
                 count = min(VALUE_BLOCK, shared_prefix - start) // interleave

@@ -89,10 +89,10 @@ def llama_model(llama: Llama, folder: str) -> PreTrainedModel:
 def of_model(model: PreTrainedModel) -> Llama | None:
     """See `kernels.of_model`. The model's projections become views of joined weights; `generate` works as before."""
     shape, config = Shape.from_config(model.config), model.config
-    packed = getattr(model, "is_quantized", False)  # modules of other classes compute its products
     similar = any(base.__name__ in SIMILAR for base in type(model).__mro__) and config.hidden_act == "silu"
-    plain = similar and not packed
-    if not (plain and model.device.type == "cpu" and config._attn_implementation == ATTENTION and supports(shape)):
+    packed = getattr(model, "is_quantized", False)  # modules of other classes compute its products
+    fits = model.device.type == "cpu" and config._attn_implementation == ATTENTION and supports(shape)
+    if packed or not (similar and fits):
         return None
     weights = _weights(model, shape)
     if weights is None or not _agree(model, shape, weights):

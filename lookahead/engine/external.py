@@ -16,9 +16,10 @@ import torch
 from greenlet import getcurrent, greenlet
 
 from ..core.accept import Rule
-from ..core.events import ACCEPTED, BONUS, SettingsError, Step
+from ..core.events import ACCEPTED, BONUS, Cancelled, LookaheadError, MethodError, SettingsError, Step
 from ..core.lm import Target
 from ..core.processing import require_finite
+from ..core.wording import short_error
 from ..drafting.base import DRAFT_MODEL, LOOKUP, NO_DRAFT
 from .stop_conditions import StopConditions
 
@@ -58,7 +59,19 @@ class ExternalGenerator:
         return {}
 
     def steps(self, prompt: Sequence[int], stop: StopConditions) -> Iterator[Step]:
-        """Continue `prompt`; yield `Step`s without drafts, timed without the work of other lanes."""
+        """Continue `prompt`; yield `Step`s without drafts, timed without the work of other lanes.
+
+        Raises `MethodError` if transformers fails, for example after a text that is too long for its draft model.
+        """
+        try:
+            yield from self._steps(prompt, stop)
+        except (LookaheadError, Cancelled):
+            raise
+        except Exception as error:  # transformers raises many types
+            hint = f"transformers failed ({short_error(error)}); choose a method that runs in our loop, such as draft."
+            raise MethodError("method", self.name, hint) from error
+
+    def _steps(self, prompt: Sequence[int], stop: StopConditions) -> Iterator[Step]:
         with self._configured():
             start = perf_counter()
             for lm in (self.target, self.draft):

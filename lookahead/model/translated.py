@@ -149,10 +149,8 @@ class TranslatedLM:
         """Empty the cache."""
         self.lm.reset()
         self.tokens: list[int] = []
-        self._encoded: tuple[list[int], list[int]] = (
-            [],
-            [],
-        )  # the parts that stay, in the target's tokens and in own tokens
+        # The parts that stay, in the target's tokens and in own tokens.
+        self._encoded: tuple[list[int], list[int]] = [], []
         self._begin()
 
     def _begin(self) -> None:

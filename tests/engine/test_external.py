@@ -163,3 +163,11 @@ def test_a_models_own_generation_config_changes_no_lane(models, monkeypatch, con
     for method in ("hf-generate", "hf-assisted", "hf-lookup"):
         assert emitted(lookahead.decode(models, PROMPT, method, max_new_tokens=12)) == naive, method
         assert models.target.model.generation_config.to_dict() == GenerationConfig(**configured).to_dict()
+
+
+def test_an_error_of_transformers_names_the_method(models, monkeypatch):
+    """For example, an IndexError after a text that is too long for the draft model of another tokenizer."""
+    monkeypatch.setattr(type(models.target), "generate", lambda *_, **__: [][0])
+    for method in ("hf-generate", "hf-assisted", "hf-lookup"):
+        with pytest.raises(lookahead.MethodError, match=f"{method}.*transformers failed .*IndexError.*choose a method"):
+            list(lookahead.decode(models, "Once", method, max_new_tokens=4))

@@ -19,7 +19,9 @@ from numba import carray, njit
 from numba.extending import register_jitable
 
 from .compiling import REASSOCIATED, kernel
-from .product import clear, tile_rows
+from .product import SHARED, clear, tile_rows
+from .records import ATTENTION
+from .team import share
 from .vectors import (
     BF16_DOT,
     BFLOAT16,
@@ -34,11 +36,13 @@ from .vectors import (
     ROWS,
     attention_kernel,
     bfloat16_at,
+    call,
     exp,
     floats_at,
     int32_at,
     integers_at,
     maximum,
+    memory_at,
     read_numbers,
     round_if,
     round_up,
@@ -216,12 +220,14 @@ def _accumulate(count, weights, values, y, k, stride, dim, y_stride, storage):
         first += rows
 
 
-@kernel(18, 1, REASSOCIATED)
+@kernel(20, 1, REASSOCIATED)
 def attend(
     qkv, stride, keys, values, capacity, dim, output, scratch, max_columns, prefix, branch, branch_stride, counts, n, heads,
-    kv, window, rounded, scaling,
+    kv, kv_first, kv_stop, window, rounded, scaling,
 ):  # fmt: skip
     """Compute attention: output [n, heads dim] for rows of qkv that begin with the rotated queries.
+
+    Only the heads that use the keys from `kv_first` to `kv_stop` are computed.
 
     keys, values [kv, capacity, dim] are as `store_kv` stores them and include those of the rows; `capacity` is a
     multiple of `KEY_BLOCK`. A row attends to the first `prefix` [n] columns, then to the first `counts` [n] columns of
@@ -249,7 +255,7 @@ def attend(
         sums = queries + 4 * query_count * dim
         buffer = sums + 4 * query_count * dim
         weights, weight_stride = (bf16_weights, padded // 2) if paired else (scratch, padded)
-        for kv_head in range(kv):
+        for kv_head in range(kv_first, kv_stop):
             key, value = keys + size * kv_head * capacity * dim, values + size * kv_head * capacity * dim
             for query in range(query_count):
                 head, row = kv_head * group + query // rows, i + query % rows
@@ -296,3 +302,41 @@ def attend(
                 for j in range(dim):
                     out[j] = round_if(row_sums[j], rounded)
         i += rows
+
+
+@njit(inline="always")
+def _attention_at(address):
+    return carray(memory_at(address), 1, ATTENTION)[0]
+
+
+@njit(error_model="numpy")
+def attend_shared(
+    kernels, workers, qkv, stride, keys, values, capacity, dim, output, scratch, max_columns, prefix, branch, branch_stride,
+    counts, n, heads, kv, window, rounded, scaling,
+):  # fmt: skip
+    """Compute the same. The threads of the pass share the heads; each has `scratch_floats` floats at `scratch`."""
+    job = _attention_at(workers.attention)
+    job.attend, job.qkv, job.stride, job.keys, job.values, job.capacity = (
+        kernels.attend,
+        qkv,
+        stride,
+        keys,
+        values,
+        capacity,
+    )
+    job.dim, job.output, job.scratch, job.max_columns = dim, output, scratch, max_columns
+    job.scratch_bytes = 4 * scratch_floats(n, heads, kv, max_columns, dim)
+    job.prefix, job.branch, job.branch_stride, job.counts = prefix, branch, branch_stride, counts
+    job.n, job.heads, job.kv, job.window, job.rounded, job.scaling = n, heads, kv, window, rounded, scaling
+    share(workers, kernels.attend_share, workers.attention, kv, n * max_columns * heads * dim >= SHARED)
+
+
+@kernel(4)
+def attend_share(attention, thread, first, stop):
+    """Compute the heads that use the keys from `first` to `stop` of an attention."""
+    job = _attention_at(attention)
+    call(job.attend, (
+        job.qkv, job.stride, job.keys, job.values, job.capacity, job.dim, job.output, job.scratch + thread * job.scratch_bytes,
+        job.max_columns, job.prefix, job.branch, job.branch_stride, job.counts, job.n, job.heads, job.kv, first, stop,
+        job.window, job.rounded, job.scaling,
+    ))  # fmt: skip

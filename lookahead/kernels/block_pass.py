@@ -15,8 +15,9 @@ from numba import njit
 from .chain import add_level, pick, stops
 from .compiling import compiled
 from .llama_pass import check_ids, layer, layer_scratch_floats
-from .product import temp_floats
+from .product import multiply, new_workers, temp_floats, workers_floats
 from .records import Columns, Pipeline
+from .team import threads
 from .vectors import BLOCK, call, copy, exp, round_up
 
 EXP_LIMIT = np.float32(80)  # limit of the argument of `exp`, which overflows above 87
@@ -42,20 +43,22 @@ def forward(kernels, sizes, weights, caches, rows, start, causal, states, state_
     padded_hidden, new_columns = round_up(hidden, BLOCK), np.arange(start, max_columns)
     prefix = new_columns[n:] + 1 if causal else np.full(slots, max_columns)
     columns = Columns(new_columns, prefix, np.zeros((slots, 1), np.int64), np.zeros(slots, np.int64))
-    layer_floats = sum(layer_scratch_floats(sizes, slots, n, hidden, max_columns))
+    count = threads(kernels)
+    memory = workers_floats(count, n + slots, sizes.max_inputs)
+    layer_floats = sum(layer_scratch_floats(sizes, slots, n, hidden, max_columns, count))
     floats = n * (state_width + padded_hidden + hidden) + slots * hidden + layer_floats
-    scratch = np.empty(floats + temp_floats(n + slots, sizes.max_inputs), np.float32)
-    states_ = np.int64(scratch.ctypes.data)
+    scratch = np.empty(memory + floats, np.float32)
+    workers = new_workers(kernels, count, np.int64(scratch.ctypes.data), n + slots, sizes.max_inputs)
+    states_ = np.int64(scratch.ctypes.data) + 4 * memory
     fused_ = states_ + 4 * n * state_width
     context_ = fused_ + 4 * n * padded_hidden
     x_ = context_ + 4 * n * hidden
     h_ = x_ + 4 * slots * hidden
-    temp_ = h_ + 4 * layer_floats
     for i in range(slots):
         call(kernels.read, (weights.embed + size * rows.ids[i] * hidden, x_ + 4 * i * hidden, hidden, rounded))
     call(kernels.read, (states, states_, n * state_width, rounded))
     fc, scales = weights.blocks[layers, 0], weights.scales[layers, 0]
-    call(kernels.multiply, (states_, fc, scales, fused_, temp_, n, state_width, padded_hidden, rounded))
+    multiply(kernels, workers, states_, fc, scales, fused_, n, state_width, padded_hidden, rounded)
     for i in range(n):
         row = context_ + 4 * i * hidden
         call(kernels.norm, (fused_ + 4 * i * padded_hidden, norms[0].ctypes.data, row, 1, hidden, rounded, eps))
@@ -64,10 +67,10 @@ def forward(kernels, sizes, weights, caches, rows, start, causal, states, state_
         call(kernels.read, (context_, h_, n * hidden, 0))
         norm = norms[2 * i + 1].ctypes.data
         call(kernels.norm, (x_, norm, h_ + 4 * n * hidden, slots, hidden, rounded, eps))
-        layer(kernels, sizes, weights, caches, rows, columns, pipeline, i, 2 * i + 2, x_, hidden, h_, temp_)
+        layer(kernels, workers, sizes, weights, caches, rows, columns, pipeline, i, 2 * i + 2, x_, hidden, h_)
     call(kernels.norm, (x_, norms[2 * layers + 1].ctypes.data, hidden_states, slots, hidden, rounded, eps))
     head, scales, width = weights.blocks[layers, 1], weights.scales[layers, 1], round_up(sizes.output_vocab, BLOCK)
-    call(kernels.multiply, (hidden_states, head, scales, logits, temp_, slots, hidden, width, rounded))
+    multiply(kernels, workers, hidden_states, head, scales, logits, slots, hidden, width, rounded)
     return scratch, prefix, new_columns
 
 
@@ -82,15 +85,17 @@ def medusa(kernels, sizes, state, blocks, scales, biases, logits):
     slots, hidden = biases.shape
     size, width, rounded = round_up(slots * hidden, BLOCK), round_up(sizes.output_vocab, BLOCK), sizes.rounded
     x, inner, rows = np.empty(hidden, np.float32), np.empty(size, np.float32), np.empty((slots, hidden), np.float32)
-    scratch = np.empty(temp_floats(slots, hidden), np.float32)
-    temp_ = scratch.ctypes.data
-    call(kernels.read, (state, x.ctypes.data, hidden, rounded))
-    call(kernels.multiply, (x.ctypes.data, blocks[0], scales[0], inner.ctypes.data, temp_, 1, hidden, size, rounded))
+    x_, inner_, rows_ = np.int64(x.ctypes.data), np.int64(inner.ctypes.data), np.int64(rows.ctypes.data)
+    count = threads(kernels)
+    scratch = np.empty(workers_floats(count, slots, hidden), np.float32)
+    workers = new_workers(kernels, count, np.int64(scratch.ctypes.data), slots, hidden)
+    call(kernels.read, (state, x_, hidden, rounded))
+    multiply(kernels, workers, x_, blocks[0], scales[0], inner_, np.int64(1), hidden, size, rounded)
     for slot in range(slots):
         for i in range(hidden):
             z = inner[slot * hidden + i] + biases[slot, i]
             rows[slot, i] = x[i] + z / (np.float32(1) + exp(min(-z, EXP_LIMIT)))
-    call(kernels.multiply, (rows.ctypes.data, blocks[1], scales[1], logits, temp_, slots, hidden, width, rounded))
+    multiply(kernels, workers, rows_, blocks[1], scales[1], logits, slots, hidden, width, rounded)
     return scratch[:1], x, inner, rows
 
 
@@ -122,8 +127,8 @@ def add_bias(markov, embeddings, logits, out, temp):
     out[:] = 0
     if rank:
         call(markov.multiply, (
-            embeddings.ctypes.data, markov.blocks, markov.scales, out.ctypes.data, temp.ctypes.data, rows, rank, width,
-            markov.rounded,
+            embeddings.ctypes.data, markov.blocks, markov.scales, out.ctypes.data, temp.ctypes.data, rows, rank, width, 0,
+            width, markov.rounded,
         ))  # fmt: skip
     for i in range(rows):
         for j in range(width):

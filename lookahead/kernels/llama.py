@@ -28,12 +28,14 @@ from .llama_weights import Weights
 from .product import Product, addresses, storage_format
 from .records import NOT_PIPELINED, Caches, Columns, Kernels, Outputs, PackedWeights, Pipeline, Rows, Sizes
 from .rotary import SPARE_POSITIONS, RotaryTables
+from .team import TEAM
 from .vectors import BLOCK
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 PART_ROWS = 16  # the fewest rows per core in pipelined prefill
+SHARED_ROWS = 8  # with fewer rows per core, the cores share the weights of a batch's pass instead of its texts
 
 
 def _padded(bias: torch.Tensor | None) -> np.ndarray | None:
@@ -179,7 +181,7 @@ class Llama(Forward):
             counter = counters.ctypes.data + counters.itemsize * part
             pipeline = Pipeline(counter, counter - counters.itemsize if part else 0)
             positions, caches = slice(start + begin, start + end), [(cache, end - begin)]
-            passes.append(self._prepare_pass(ids[begin:end], positions, caches, part_columns, part_only, pipeline))
+            passes.append(self._prepare_pass(ids[begin:end], positions, caches, part_columns, part_only, pipeline, 1))
 
         def run(part: int) -> torch.Tensor:
             try:
@@ -191,29 +193,32 @@ class Llama(Forward):
 
     def forward_batch(self, parts: Sequence[Part]) -> list[torch.Tensor]:
         rows = [len(part.tokens) for part in parts]
-        groups = parallel.balanced(rows)
+        groups, threads = parallel.balanced(rows), 1
+        if sum(rows) < SHARED_ROWS * len(groups):
+            groups, threads = [[*range(len(parts))]], TEAM.hire(len(groups))
         # All passes are prepared before the first starts, because threads then compete for the GIL.
-        passes = [self._batched_pass([parts[text] for text in group]) for group in groups]
+        passes = [self._batched_pass([parts[text] for text in group], threads) for group in groups]
         results = parallel.map_parallel(lambda run: run().float(), passes)
         by_text = {}
         for group, logits in zip(groups, results, strict=True):
             by_text.update(zip(group, logits.split([rows[text] for text in group]), strict=True))
         return [by_text[text] for text in range(len(parts))]
 
-    def _batched_pass(self, parts: Sequence[Part]) -> Callable[[], torch.Tensor]:
+    def _batched_pass(self, parts: Sequence[Part], threads: int) -> Callable[[], torch.Tensor]:
         """Prepare one compiled call for the rows of several texts."""
         ids = np.array([token for part in parts for token in part.tokens])
         rows = Columns.from_texts([part.rows for part in parts])
-        return self._prepare_pass(ids, rows.positions, [(part.cache, len(part.tokens)) for part in parts], rows)
+        caches = [(part.cache, len(part.tokens)) for part in parts]
+        return self._prepare_pass(ids, rows.positions, caches, rows, threads=threads)
 
     def _prepare_pass(
         self, ids: np.ndarray, positions: slice | np.ndarray, caches: Sequence[tuple[CompiledCache, int]], rows: Columns,
-        only: slice = ALL_ROWS, pipeline: Pipeline = NOT_PIPELINED,
+        only: slice = ALL_ROWS, pipeline: Pipeline = NOT_PIPELINED, threads: int = 0,
     ) -> Callable[[], torch.Tensor]:  # fmt: skip
         """Return a function that computes a pass over rows of one or several texts.
 
         It returns the logits of the rows in `only`. Each text has a cache and a number of rows (`caches`). `positions`
-        are the positions of the rows.
+        are the positions of the rows, and `threads` is that of `Kernels`.
         """
         shape, n, taps = self.shape, len(ids), caches[0][0].taps
         addresses = np.empty((len(caches), shape.layers, 2), np.int64)
@@ -231,6 +236,7 @@ class Llama(Forward):
         pass_rows = Rows(ids, *(table[positions] for table in self._rotary.up_to(end)))
         outputs = Outputs(first, stop - first, logits.data_ptr(), taps, states)
         (kernels, weights), pass_caches = self._packed, Caches(addresses, capacities, ends)
+        kernels = kernels._replace(threads=threads)
 
         def run() -> torch.Tensor:
             llama_pass.forward(kernels, self._sizes, weights, pass_caches, pass_rows, rows, outputs, pipeline)
@@ -269,7 +275,7 @@ class Llama(Forward):
         attend.attend().ctypes(
             query.data_ptr(), heads * dim, keys.data_ptr(), values.data_ptr(), capacity, dim, output.data_ptr(),
             scratch.data_ptr(), columns, row.prefix.ctypes.data, row.branch.ctypes.data, 1, row.counts.ctypes.data,
-            1, heads, kv, window, self._sizes.rounded, self._sizes.scaling,
+            1, heads, kv, 0, kv, window, self._sizes.rounded, self._sizes.scaling,
         )  # fmt: skip
         return output
 

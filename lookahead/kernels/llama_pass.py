@@ -6,59 +6,21 @@ Long prompts are read by pipelined prefill: each core computes a part of the row
 all earlier keys of a layer, so each part waits until the previous part has stored them.
 """
 
-import os
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
 
-from . import attend
-from .compiling import INTEGER, compiled
+from . import attend, product, team
+from .compiling import compiled
 from .elementwise import add, add_bias, apply_rope, gate, norm, read, scale, store
-from .product import MULTIPLY, temp_floats
 from .records import Kernels
 from .vectors import BLOCK, call, round_up
 
-POSIX = os.name == "posix"  # other systems have no `usleep`; numba then omits the call
-usleep = types.ExternalFunction("usleep", types.int32(types.uint32))
-WORD = ir.IntType(64)
-SPINS, SLEEP_US = 5_000, 50  # polls before a thread sleeps and frees its core for the previous part
-
-
-@intrinsic
-def publish(typing_context, counter, count):
-    """Set the counter at this address. Its readers then see everything that was stored before."""
-
-    def code(context, builder, signature, arguments):
-        builder.store_atomic(arguments[1], builder.inttoptr(arguments[0], WORD.as_pointer()), "release", 8)
-        return context.get_dummy_value()
-
-    return types.void(INTEGER, INTEGER), code
-
-
-@intrinsic
-def _load_counter(typing_context, counter):
-    def code(context, builder, signature, arguments):
-        return builder.load_atomic(builder.inttoptr(arguments[0], WORD.as_pointer()), "acquire", 8)
-
-    return INTEGER(INTEGER), code
-
-
-@njit(error_model="numpy")
-def wait(counter, count):
-    """Wait until the counter at this address has reached `count`."""
-    polls = 0
-    while _load_counter(counter) < count:
-        polls += 1
-        if POSIX and polls > SPINS:
-            usleep(SLEEP_US)
-
 
 @compiled
-def layer_scratch_floats(sizes, n, context_rows, input_width, max_columns):
+def layer_scratch_floats(sizes, n, context_rows, input_width, max_columns, threads):
     """Return the sizes, in floats, of the parts of the scratch buffer of `layer`, in memory order."""
     dim, inner = sizes.head_dim, sizes.inner
     return (
@@ -67,16 +29,16 @@ def layer_scratch_floats(sizes, n, context_rows, input_width, max_columns):
         n * round_up(2 * inner, BLOCK),
         n * inner,
         n * round_up(sizes.hidden, BLOCK),
-        attend.scratch_floats(n, sizes.heads, sizes.kv_heads, max_columns, dim),
+        threads * attend.scratch_floats(n, sizes.heads, sizes.kv_heads, max_columns, dim),
     )
 
 
 @njit(error_model="numpy")
-def multiply(kernels, sizes, weights, number, index, x_, y_, temp_, n, k, width):
+def multiply(kernels, workers, sizes, weights, number, index, x_, y_, n, k, width):
     """Compute y [n, width] = x [n, k] times a weight of the layer `number`, plus its bias if it has one."""
     block, scales, bias = weights.blocks[number, index], weights.scales[number, index], weights.biases[number, index]
     rounded = 0 if bias else sizes.rounded  # torch rounds after it has added the bias
-    call(kernels.multiply, (x_, block, scales, y_, temp_, n, k, width, rounded))
+    product.multiply(kernels, workers, x_, block, scales, y_, n, k, width, rounded)
     if bias:
         call(kernels.add_bias, (y_, bias, n, width, sizes.rounded))
 
@@ -90,13 +52,12 @@ def add_residual(kernels, sizes, x_, y_, n, width, stride):
 
 
 @compiled
-def layer(kernels, sizes, weights, caches, rows, columns, pipeline, number, norm, x_, input_width, scratch_, temp_):
+def layer(kernels, workers, sizes, weights, caches, rows, columns, pipeline, number, norm, x_, input_width, scratch_):
     """Compute the layer `number` for the rows x [n, hidden] and add its result to them, in place.
 
     The normed input [context_rows + n, input_width] is at the start of the scratch buffer. The context rows come first,
     belong to the first text, and only store keys and values. `norm` is the index of the second norm. `columns.new`
-    [context_rows + n] are the columns for the rows' keys; `attend.attend` describes the others. `temp_` is the
-    temporary memory of products (`temp_floats`).
+    [context_rows + n] are the columns for the rows' keys; `attend.attend` describes the others.
     """
     n, all_rows, hidden, rounded, eps = len(rows.ids), len(rows.cos), sizes.hidden, sizes.rounded, sizes.eps
     context_rows, heads, kv, dim, inner = all_rows - n, sizes.heads, sizes.kv_heads, sizes.head_dim, sizes.inner
@@ -104,14 +65,16 @@ def layer(kernels, sizes, weights, caches, rows, columns, pipeline, number, norm
     buffers, branch_stride, width = caches.addresses, columns.branch.shape[1], heads * dim
     padded_qkv, padded_hidden = round_up(width + 2 * kv * dim, BLOCK), round_up(hidden, BLOCK)
     padded_gate_up, max_columns = round_up(2 * inner, BLOCK), columns.new.max() + 1
-    inputs, qkv, gate_up, gated, projected, _ = layer_scratch_floats(sizes, n, context_rows, input_width, max_columns)
+    inputs, qkv, gate_up, gated, projected, _ = layer_scratch_floats(
+        sizes, n, context_rows, input_width, max_columns, workers.threads
+    )
     h_ = scratch_
     qkv_ = h_ + 4 * inputs
     gate_up_ = qkv_ + 4 * qkv
     gated_ = gate_up_ + 4 * gate_up
     projected_ = gated_ + 4 * gated
     scores_ = projected_ + 4 * projected
-    multiply(kernels, sizes, weights, number, 0, h_, qkv_, temp_, all_rows, input_width, padded_qkv)
+    multiply(kernels, workers, sizes, weights, number, 0, h_, qkv_, all_rows, input_width, padded_qkv)
     for i in range(all_rows if len(head_norms) else 0):
         row = qkv_ + 4 * i * padded_qkv
         call(kernels.norm, (row, head_norms[0].ctypes.data, row, heads, dim, rounded, eps))
@@ -127,25 +90,25 @@ def layer(kernels, sizes, weights, caches, rows, columns, pipeline, number, norm
         keys, values = buffers[text, number, 0], buffers[text, number, 1]
         attend.store_kv(row, kv, keys, values, caches.capacities[text], column, dim, rounded, scores_)
     if pipeline.previous:
-        wait(pipeline.previous, number + 1)
+        team.wait(pipeline.previous, number + 1)
     if pipeline.counter:
-        publish(pipeline.counter, number + 1)
+        team.store(pipeline.counter, number + 1)
     first = 0
     for text in range(len(caches.ends)):
         end = caches.ends[text]
-        call(kernels.attend, (
-            qkv_ + 4 * (context_rows + first) * padded_qkv, padded_qkv, buffers[text, number, 0], buffers[text, number, 1],
+        attend.attend_shared(
+            kernels, workers, qkv_ + 4 * (context_rows + first) * padded_qkv, padded_qkv, buffers[text, number, 0], buffers[text, number, 1],
             caches.capacities[text], dim, h_ + 4 * first * width, scores_, max_columns,
             columns.prefix.ctypes.data + 8 * first, columns.branch.ctypes.data + 8 * first * branch_stride, branch_stride,
             columns.counts.ctypes.data + 8 * first, end - first, heads, kv, window, rounded, sizes.scaling,
-        ))  # fmt: skip
+        )  # fmt: skip
         first = end
-    multiply(kernels, sizes, weights, number, 1, h_, projected_, temp_, n, width, padded_hidden)
+    multiply(kernels, workers, sizes, weights, number, 1, h_, projected_, n, width, padded_hidden)
     add_residual(kernels, sizes, x_, projected_, n, hidden, padded_hidden)
     call(kernels.norm, (x_, weights.norms[norm].ctypes.data, h_, n, hidden, rounded, eps))
-    multiply(kernels, sizes, weights, number, 2, h_, gate_up_, temp_, n, hidden, padded_gate_up)
+    multiply(kernels, workers, sizes, weights, number, 2, h_, gate_up_, n, hidden, padded_gate_up)
     call(kernels.gate, (gate_up_, gated_, n, inner, padded_gate_up, rounded))
-    multiply(kernels, sizes, weights, number, 3, gated_, projected_, temp_, n, inner, padded_hidden)
+    multiply(kernels, workers, sizes, weights, number, 3, gated_, projected_, n, inner, padded_hidden)
     add_residual(kernels, sizes, x_, projected_, n, hidden, padded_hidden)
 
 
@@ -174,22 +137,23 @@ def forward(kernels, sizes, weights, caches, rows, columns, outputs, pipeline):
     hidden, vocab, rounded, eps, taps = sizes.hidden, sizes.vocab, sizes.rounded, sizes.eps, outputs.taps
     n, layers, ids, size = len(rows.ids), caches.addresses.shape[1], rows.ids, 2 if rounded else 4
     check_ids(ids, vocab)
-    padded_vocab = round_up(vocab, BLOCK)
-    layer_floats = sum(layer_scratch_floats(sizes, n, np.int64(0), hidden, columns.new.max() + 1))
+    padded_vocab, count = round_up(vocab, BLOCK), team.threads(kernels)
+    workers_floats = product.workers_floats(count, n, sizes.max_inputs)
+    layer_floats = sum(layer_scratch_floats(sizes, n, np.int64(0), hidden, columns.new.max() + 1, count))
     # numba frees an array after its last use, even if its address is still in use. So this function returns it.
-    floats = n * hidden + outputs.rows * padded_vocab + layer_floats + temp_floats(n, sizes.max_inputs)
-    scratch = np.empty(floats, np.float32)
-    x_ = np.int64(scratch.ctypes.data)
+    scratch = np.empty(workers_floats + n * hidden + outputs.rows * padded_vocab + layer_floats, np.float32)
+    workers_ = np.int64(scratch.ctypes.data)
+    workers = product.new_workers(kernels, count, workers_, n, sizes.max_inputs)
+    x_ = workers_ + 4 * workers_floats
     out_ = x_ + 4 * n * hidden
     h_ = out_ + 4 * outputs.rows * padded_vocab
-    temp_ = h_ + 4 * layer_floats
     for i in range(n):
         call(kernels.read, (weights.embed + size * ids[i] * hidden, x_ + 4 * i * hidden, hidden, rounded))
     if sizes.embedding != 1:
         call(kernels.scale, (x_, n * hidden, rounded, sizes.embedding))
     for i in range(layers):
         call(kernels.norm, (x_, weights.norms[2 * i].ctypes.data, h_, n, hidden, rounded, eps))
-        layer(kernels, sizes, weights, caches, rows, columns, pipeline, i, 2 * i + 1, x_, hidden, h_, temp_)
+        layer(kernels, workers, sizes, weights, caches, rows, columns, pipeline, i, 2 * i + 1, x_, hidden, h_)
         for tap in range(len(taps)):
             if taps[tap] == i + 1 < layers:
                 store_states(kernels, sizes, x_, n, caches.ends, outputs, tap)
@@ -202,7 +166,7 @@ def forward(kernels, sizes, weights, caches, rows, columns, outputs, pipeline):
         if taps[tap] == layers:
             store_states(kernels, sizes, h_, n, caches.ends, outputs, tap)
     inputs_ = h_ + 4 * (outputs.first - start) * hidden
-    multiply(kernels, sizes, weights, layers, 0, inputs_, out_, temp_, outputs.rows, hidden, padded_vocab)
+    multiply(kernels, workers, sizes, weights, layers, 0, inputs_, out_, outputs.rows, hidden, padded_vocab)
     if sizes.logits != 1:
         call(kernels.scale, (out_, outputs.rows * padded_vocab, rounded, sizes.logits))
     for i in range(outputs.rows):
@@ -214,7 +178,8 @@ def forward(kernels, sizes, weights, caches, rows, columns, outputs, pipeline):
 def addresses(storage: int) -> Kernels:
     """Return the kernels for weights in this storage format. Compiles those that are missing."""
     kernels: tuple[Any, ...] = (
-        MULTIPLY[storage],
+        product.MULTIPLY[storage],
+        product.multiply_share,
         add_bias,
         scale,
         norm,
@@ -224,5 +189,6 @@ def addresses(storage: int) -> Kernels:
         read,
         store,
         attend.attend,
+        attend.attend_share,
     )
-    return Kernels(*(kernel().address for kernel in kernels))
+    return Kernels(team.TEAM.address, 0, *(kernel().address for kernel in kernels))

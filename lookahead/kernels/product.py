@@ -15,7 +15,9 @@ from numba.extending import register_jitable
 
 from . import tiles
 from .compiling import kernel
-from .large_pages import in_large_pages
+from .large_pages import LINE, in_large_pages
+from .records import ATTENTION, PRODUCT, Workers
+from .team import share
 from .vectors import (
     BF16_AMX,
     BF16_DOT,
@@ -35,11 +37,13 @@ from .vectors import (
     bfloat16_at,
     block_kernel,
     bytes_at,
+    call,
     floats_at,
     int16_at,
     int32_at,
     integers_at,
     max_abs,
+    memory_at,
     round_if,
     round_up,
     to_bfloat16,
@@ -47,6 +51,8 @@ from .vectors import (
 )
 
 INT8_MAX, MIN_SCALE = 127, 1e-12  # the largest 8-bit number; the smallest scale
+SHARED = 1 << 16  # the fewest products of numbers that threads share; fewer take as long as a handover
+PRODUCT_BYTES, ATTENTION_BYTES = (round_up(record.itemsize, LINE) for record in (PRODUCT, ATTENTION))
 ZERO_POINT = 128  # of the inputs of `INT8_BY_4`
 
 block_float32, block_bf16_split, block_bf16_dot, block_int8_by_2, block_int8_by_4 = (
@@ -69,16 +75,24 @@ def clear(y, count):
 
 
 @njit(inline="always")
-def round_all(y, count):
-    """Round `count` floats at the address `y` to bfloat16, in place."""
-    numbers = carray(floats_at(y), count)
-    for i in range(count):
-        numbers[i] = to_float32(to_bfloat16(numbers[i]))
+def _clear_outputs(y, n, width, first, stop):
+    """Set the outputs from `first` to `stop` of all rows of y [n, width] to zero."""
+    for i in range(n):
+        clear(y + 4 * (i * width + first), stop - first)
 
 
 @njit(inline="always")
-def _multiply_panels(block, size, interleave, x, stride, w, y, n, k, width):
-    """Add the products of all rows x [n, stride] to each panel of outputs in turn.
+def _round_outputs(y, n, width, first, stop):
+    """Round the same outputs to bfloat16, in place."""
+    for i in range(n):
+        numbers = carray(floats_at(y + 4 * (i * width + first)), stop - first)
+        for j in range(stop - first):
+            numbers[j] = to_float32(to_bfloat16(numbers[j]))
+
+
+@njit(inline="always")
+def _multiply_panels(block, size, interleave, x, stride, w, y, n, k, width, first, stop):
+    """Add the products of all rows x [n, stride] to each panel of outputs from `first` to `stop` in turn.
 
     A step computes `interleave` inputs and reads `size` bytes of weights per output. Inputs after the last full step
     are left out.
@@ -88,7 +102,7 @@ def _multiply_panels(block, size, interleave, x, stride, w, y, n, k, width):
     """
     steps = round_up(k, interleave) // interleave
     outputs = BLOCK if n <= FEW_ROWS else PANEL
-    for i in range(width // outputs):
+    for i in range(first // outputs, stop // outputs):
         row, panel_bytes = 0, size * outputs * steps
         weights = w + i * panel_bytes
         while row < n:
@@ -101,12 +115,15 @@ def _multiply_panels(block, size, interleave, x, stride, w, y, n, k, width):
             row += rows
 
 
-@kernel(9)
-def _multiply_bf16_split(x, w, scale, y, temp, n, k, width, rounded):
-    """Compute y [n, width] = x [n, k] times the bfloat16 weight at `w`; round to bfloat16 if `rounded`."""
-    clear(y, n * width)
-    _multiply_panels(block_bf16_split, 4, 2, x, k, w, y, n, k, width)
-    for i in range(width // PANEL if k % 2 else 0):  # the last input has no pair
+@kernel(11)
+def _multiply_bf16_split(x, w, scale, y, temp, n, k, width, first, stop, rounded):
+    """Compute y [n, width] = x [n, k] times the bfloat16 weight at `w`; round to bfloat16 if `rounded`.
+
+    Only the outputs from `first` to `stop` are computed, both multiples of `BLOCK`.
+    """
+    _clear_outputs(y, n, width, first, stop)
+    _multiply_panels(block_bf16_split, 4, 2, x, k, w, y, n, k, width, first, stop)
+    for i in range(first // PANEL, stop // PANEL if k % 2 else 0):  # the last input has no pair
         weights = carray(bfloat16_at(w + 4 * PANEL * ((i + 1) * (round_up(k, 2) // 2) - 1)), 2 * PANEL)
         for row in range(n):
             last = floats_at(x + 4 * (row * k + k - 1))[0]
@@ -114,14 +131,14 @@ def _multiply_bf16_split(x, w, scale, y, temp, n, k, width, rounded):
             for j in range(PANEL):
                 sums[j] += last * to_float32(weights[2 * j])
     if rounded:
-        round_all(y, n * width)
+        _round_outputs(y, n, width, first, stop)
 
 
-@kernel(9)
-def _multiply_float32(x, w, scale, y, temp, n, k, width, rounded):
+@kernel(11)
+def _multiply_float32(x, w, scale, y, temp, n, k, width, first, stop, rounded):
     """Compute the same with float32 weights."""
-    clear(y, n * width)
-    _multiply_panels(block_float32, 4, 1, x, k, w, y, n, k, width)
+    _clear_outputs(y, n, width, first, stop)
+    _multiply_panels(block_float32, 4, 1, x, k, w, y, n, k, width, first, stop)
 
 
 @njit(inline="always")
@@ -138,31 +155,31 @@ def _quantize(x, k, out, padded, zero):
 
 
 @njit(inline="always")
-def _dequantize(y, scale, row_scales, n, width, rounded):
+def _dequantize(y, scale, row_scales, n, width, first, stop, rounded):
     """Multiply the integer sums at y [n, width] by the scales of their outputs and rows, in place."""
     scales = carray(floats_at(scale), width)
     for i in range(n):
         sums, out = carray(int32_at(y + 4 * i * width), width), carray(floats_at(y + 4 * i * width), width)
         row_scale = floats_at(row_scales)[i]
-        for j in range(width):
+        for j in range(first, stop):
             out[j] = round_if(np.float32(sums[j]) * (scales[j] * row_scale), rounded)
 
 
-@kernel(9)
-def _multiply_int8_by_2(x, w, scale, y, temp, n, k, width, rounded):
+@kernel(11)
+def _multiply_int8_by_2(x, w, scale, y, temp, n, k, width, first, stop, rounded):
     """Compute the same with 8-bit weights. Inputs are quantized to 8 bits, one scale per row; the sums are integers."""
     padded = round_up(k, 2)
     row_scales = temp + 2 * n * padded
     for i in range(n):
         out = carray(int16_at(temp + 2 * i * padded), padded)
         floats_at(row_scales)[i] = _quantize(x + 4 * i * k, k, out, padded, 0)
-    clear(y, n * width)
-    _multiply_panels(block_int8_by_2, 2, 2, temp, padded // 2, w, y, n, padded, width)
-    _dequantize(y, scale, row_scales, n, width, rounded)
+    _clear_outputs(y, n, width, first, stop)
+    _multiply_panels(block_int8_by_2, 2, 2, temp, padded // 2, w, y, n, padded, width, first, stop)
+    _dequantize(y, scale, row_scales, n, width, first, stop, rounded)
 
 
-@kernel(9)
-def _multiply_int8_by_4(x, w, scale, y, temp, n, k, width, rounded):
+@kernel(11)
+def _multiply_int8_by_4(x, w, scale, y, temp, n, k, width, first, stop, rounded):
     """Compute the same bits for `INT8_BY_4`.
 
     Input bytes are unsigned: 128 is added to each. The initial sums (int32), which are stored after the scales,
@@ -174,10 +191,10 @@ def _multiply_int8_by_4(x, w, scale, y, temp, n, k, width, rounded):
         out = carray(bytes_at(temp + i * padded), padded)
         floats_at(row_scales)[i] = _quantize(x + 4 * i * k, k, out, padded, 128)
         sums = carray(int32_at(y + 4 * i * width), width)
-        for j in range(width):
+        for j in range(first, stop):
             sums[j] = initial[j]
-    _multiply_panels(block_int8_by_4, 4, 4, temp, padded // 4, w, y, n, padded, width)
-    _dequantize(y, scale, row_scales, n, width, rounded)
+    _multiply_panels(block_int8_by_4, 4, 4, temp, padded // 4, w, y, n, padded, width, first, stop)
+    _dequantize(y, scale, row_scales, n, width, first, stop, rounded)
 
 
 @njit(inline="always")
@@ -191,19 +208,19 @@ def _rows_to_bfloat16(x, y, n, k, padded):
             out[j] = np.uint16(0)
 
 
-@kernel(9)
-def _multiply_bf16_dot(x, w, scale, y, temp, n, k, width, rounded):
+@kernel(11)
+def _multiply_bf16_dot(x, w, scale, y, temp, n, k, width, first, stop, rounded):
     """Compute the same with bfloat16 weights for `BF16_DOT`. Inputs are rounded."""
     padded = round_up(k, 2)
     _rows_to_bfloat16(x, temp, n, k, padded)
-    clear(y, n * width)
-    _multiply_panels(block_bf16_dot, 4, 2, temp, padded // 2, w, y, n, padded, width)
+    _clear_outputs(y, n, width, first, stop)
+    _multiply_panels(block_bf16_dot, 4, 2, temp, padded // 2, w, y, n, padded, width, first, stop)
     if rounded:
-        round_all(y, n * width)
+        _round_outputs(y, n, width, first, stop)
 
 
-@kernel(9)
-def _multiply_bf16_amx(x, w, scale, y, temp, n, k, width, rounded):
+@kernel(11)
+def _multiply_bf16_amx(x, w, scale, y, temp, n, k, width, first, stop, rounded):
     """Compute the same with bfloat16 weights in AMX tiles."""
     if n == 0:  # tiles cannot be configured for zero rows
         return
@@ -218,21 +235,60 @@ def _multiply_bf16_amx(x, w, scale, y, temp, n, k, width, rounded):
     words[6] = rows * 0x01_01_01_01_01 + tiles.WEIGHTS_ROWS
     tiles.save_configuration(saved)
     tiles.configure(tile_config)
-    for block in range(width // BLOCK):
+    for block in range(first // BLOCK, stop // BLOCK):
         weights = w + block * steps * 4 * tiles.TILE
         for start in range(0, n, tiles.ROWS):
-            first = min(start, n - rows)  # compute the last `rows` rows, some of them again, with the same bits
-            sums = y + 4 * (first * width + block * BLOCK)
-            tiles.multiply(inputs + first * size, size, weights, sums, 4 * width, steps)
+            row = min(start, n - rows)  # compute the last `rows` rows, some of them again, with the same bits
+            sums = y + 4 * (row * width + block * BLOCK)
+            tiles.multiply(inputs + row * size, size, weights, sums, 4 * width, steps)
     tiles.configure(saved)
     if rounded:
-        round_all(y, n * width)
+        _round_outputs(y, n, width, first, stop)
 
 
 @register_jitable
 def temp_floats(rows: int, k: int) -> int:
     """Return the floats that a product of rows [rows, k] needs for tile configurations, rows in 16 bits, and scales."""
     return 32 + rows * (round_up(k, tiles.INPUTS) // 2 + 1)
+
+
+@njit(inline="always")
+def _product_at(address):
+    return carray(memory_at(address), 1, PRODUCT)[0]
+
+
+@njit(error_model="numpy")
+def multiply(kernels, workers, x, weight, scales, y, n, k, width, rounded):
+    """Compute y [n, width] = x [n, k] times a weight. The threads of the pass share the outputs."""
+    job = _product_at(workers.product)
+    job.multiply, job.x, job.weight, job.scales, job.y = kernels.multiply, x, weight, scales, y
+    job.temp, job.temp_bytes, job.n, job.k, job.width = workers.temp, workers.temp_bytes, n, k, width
+    job.rounded = rounded
+    share(workers, kernels.multiply_share, workers.product, width // BLOCK, n * k * width >= SHARED)
+
+
+@kernel(4)
+def multiply_share(product, thread, first, stop):
+    """Compute the blocks of outputs from `first` to `stop` of a product."""
+    job = _product_at(product)
+    call(job.multiply, (
+        job.x, job.weight, job.scales, job.y, job.temp + thread * job.temp_bytes, job.n, job.k, job.width, BLOCK * first,
+        BLOCK * stop, job.rounded,
+    ))  # fmt: skip
+
+
+@njit(error_model="numpy")
+def workers_floats(threads, rows, k):
+    """Return the size, in floats, of the memory of `new_workers`."""
+    return (PRODUCT_BYTES + ATTENTION_BYTES) // 4 + threads * temp_floats(rows, k)
+
+
+@njit(error_model="numpy")
+def new_workers(kernels, threads, address, rows, k):
+    """Return the workers of a pass, whose memory is at `address`. Products have at most `rows` rows and `k` inputs."""
+    attention = address + PRODUCT_BYTES
+    temp = attention + ATTENTION_BYTES
+    return Workers(kernels.team, threads, address, attention, temp, 4 * temp_floats(rows, k))
 
 
 MULTIPLY = {
@@ -301,7 +357,9 @@ class Product:
         (rows, width), blocks, scales = y.shape, self.blocks.ctypes.data, self.scales.ctypes.data
         kernel, k, rounded = MULTIPLY[self.storage]().ctypes, self.in_features, int(self.rounded)
         temp = torch.empty(temp_floats(rows, k))
-        return lambda: kernel(x.data_ptr(), blocks, scales, y.data_ptr(), temp.data_ptr(), rows, k, width, rounded)
+        return lambda: kernel(
+            x.data_ptr(), blocks, scales, y.data_ptr(), temp.data_ptr(), rows, k, width, 0, width, rounded
+        )
 
 
 def addresses(rows: Sequence[Sequence[Product]]) -> tuple[np.ndarray, np.ndarray]:

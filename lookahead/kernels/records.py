@@ -18,9 +18,15 @@ from ..model.shape import Shape
 
 
 class Kernels(NamedTuple):
-    """The addresses of the kernels of a pass."""
+    """The addresses of the team's memory and of the kernels of a pass.
 
+    `threads` is the number of threads that compute the pass; 0: the number that is set for the process.
+    """
+
+    team: int
+    threads: int
     multiply: int
+    multiply_share: int
     add_bias: int
     scale: int
     norm: int
@@ -30,6 +36,37 @@ class Kernels(NamedTuple):
     read: int
     store: int
     attend: int
+    attend_share: int
+
+
+class Workers(NamedTuple):
+    """The threads of a pass and their memory.
+
+    `product` and `attention` are the addresses of a `PRODUCT` and an `ATTENTION`, which all threads read. `temp` is the
+    address of the temporary memory of products, `temp_bytes` for each thread.
+    """
+
+    team: int
+    threads: int
+    product: int
+    attention: int
+    temp: int
+    temp_bytes: int
+
+
+def _record(integers: str, floats: str = "") -> np.dtype:
+    return np.dtype([(name, np.int64) for name in integers.split()] + [(name, np.float32) for name in floats.split()])
+
+
+# The arguments of kernels, for the threads that share the work: `product.multiply` and `attend.attend_shared`.
+PRODUCT = _record("multiply x weight scales y temp temp_bytes n k width rounded")
+ATTENTION = _record(
+    """
+    attend qkv stride keys values capacity dim output scratch scratch_bytes max_columns
+    prefix branch branch_stride counts n heads kv window rounded
+    """,
+    "scaling",
+)
 
 
 class Factors(NamedTuple):

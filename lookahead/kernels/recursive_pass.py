@@ -12,8 +12,9 @@ import numpy as np
 from .chain import add_level, chain_columns, empty_columns, pick, prepare_level, stops
 from .compiling import compiled
 from .llama_pass import check_ids, layer, layer_scratch_floats
-from .product import temp_floats
+from .product import multiply, new_workers, workers_floats
 from .records import Pipeline, Rows
+from .team import threads
 from .vectors import BLOCK, call, copy, round_up
 
 
@@ -44,17 +45,18 @@ def forward(kernels, sizes, form, weights, caches, rows, columns, inputs, state_
     check_ids(rows.ids, sizes.vocab)
     norms, padded_hidden = weights.norms, round_up(hidden, BLOCK)
     fc, fc_scales = weights.blocks[1, 0], weights.scales[1, 0]
-    layer_floats = sum(layer_scratch_floats(sizes, n, np.int64(0), 2 * hidden, columns.new.max() + 1))
-    floats = n * (state_width + padded_hidden + hidden) + layer_floats + temp_floats(n, sizes.max_inputs)
-    scratch = np.empty(floats, np.float32)
-    states_ = np.int64(scratch.ctypes.data)
+    count = threads(kernels)
+    memory = workers_floats(count, n, sizes.max_inputs)
+    layer_floats = sum(layer_scratch_floats(sizes, n, np.int64(0), 2 * hidden, columns.new.max() + 1, count))
+    scratch = np.empty(memory + n * (state_width + padded_hidden + hidden) + layer_floats, np.float32)
+    workers = new_workers(kernels, count, np.int64(scratch.ctypes.data), n, sizes.max_inputs)
+    states_ = np.int64(scratch.ctypes.data) + 4 * memory
     fused_ = states_ + 4 * n * state_width
     token_ = fused_ + 4 * n * padded_hidden
     h_ = token_ + 4 * n * hidden
-    temp_ = h_ + 4 * layer_floats
     if state_width and not form.joins:
         call(kernels.read, (inputs, states_, n * state_width, rounded))
-        call(kernels.multiply, (states_, fc, fc_scales, fused_, temp_, n, state_width, padded_hidden, rounded))
+        multiply(kernels, workers, states_, fc, fc_scales, fused_, n, state_width, padded_hidden, rounded)
         for i in range(n):
             call(kernels.read, (fused_ + 4 * i * padded_hidden, features + 4 * i * hidden, hidden, 0))
     else:
@@ -68,19 +70,19 @@ def forward(kernels, sizes, form, weights, caches, rows, columns, inputs, state_
             call(kernels.read, (row + 4 * hidden, x_, hidden, 0))
     width = 2 * hidden
     if form.joins:
-        call(kernels.multiply, (h_, fc, fc_scales, fused_, temp_, n, width, padded_hidden, rounded))
+        multiply(kernels, workers, h_, fc, fc_scales, fused_, n, width, padded_hidden, rounded)
         for i in range(n):
             call(kernels.read, (fused_ + 4 * i * padded_hidden, features + 4 * i * hidden, hidden, 0))
         width = hidden
         call(kernels.norm, (features, norms[4].ctypes.data, h_, n, hidden, rounded, eps))
     pipeline, index, norm = Pipeline(np.int64(0), np.int64(0)), np.int64(0), np.int64(2)
-    layer(kernels, sizes, weights, caches, rows, columns, pipeline, index, norm, features, width, h_, temp_)
-    count, padded_vocab, outputs = n - first, round_up(sizes.output_vocab, BLOCK), features + 4 * first * hidden
-    call(kernels.norm, (outputs, norms[3].ctypes.data, h_, count, hidden, rounded, eps))
+    layer(kernels, workers, sizes, weights, caches, rows, columns, pipeline, index, norm, features, width, h_)
+    drafted, padded_vocab, outputs = n - first, round_up(sizes.output_vocab, BLOCK), features + 4 * first * hidden
+    call(kernels.norm, (outputs, norms[3].ctypes.data, h_, drafted, hidden, rounded, eps))
     if form.output_normed:
-        call(kernels.read, (h_, outputs, count * hidden, 0))
+        call(kernels.read, (h_, outputs, drafted * hidden, 0))
     head, scales = weights.blocks[1, 1], weights.scales[1, 1]
-    call(kernels.multiply, (h_, head, scales, logits, temp_, count, hidden, padded_vocab, rounded))
+    multiply(kernels, workers, h_, head, scales, logits, drafted, hidden, padded_vocab, rounded)
     return scratch
 
 

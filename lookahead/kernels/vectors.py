@@ -101,6 +101,16 @@ bytes_at, bfloat16_at, int16_at, int32_at, floats_at, integers_at = (
 )
 
 
+@intrinsic
+def memory_at(typing_context, address):
+    """Convert an integer address to a pointer to records, for `carray`."""
+
+    def code(context, builder, signature, arguments):
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.voidptr(INTEGER), code
+
+
 def _bitcast(source, result, kind: ir.Type):
     """Return a function that reinterprets 32 bits as another type."""
 

@@ -48,7 +48,7 @@ def compute_attention(query, keys, values, prefix, branch=None, counts=None, win
     attend().ctypes(
         query.data_ptr(), heads * dim, keys.data_ptr(), values.data_ptr(), capacity, dim, output.data_ptr(),
         scratch.data_ptr(), max_columns, prefix.ctypes.data, branch.ctypes.data, branch.shape[1], counts.ctypes.data, n, heads,
-        kv, window, int(rounded), dim**-0.5,
+        kv, 0, kv, window, int(rounded), dim**-0.5,
     )  # fmt: skip
     return output
 

@@ -19,7 +19,7 @@ from .. import kernels
 from ..core import folders, processor
 from ..core.costs import CostCurve, PassCosts
 from .exactness import Exactness
-from .threads import MAX_THREADS
+from .threads import MAX_THREADS, TORCH_THREADS, requested
 
 VERSION = 11
 VARIABLE = "LOOKAHEAD_CACHE"
@@ -75,7 +75,8 @@ def key(model_folders: Iterable[str | Path], format_name: str | None) -> str | N
     """Return the name of the file for models in these folders and a format, None if a folder has no weights."""
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     caps = sorted(item for item in os.environ.items() if item[0].startswith(CAPS))
-    machine = (processor.name(), torch.backends.cpu.get_cpu_capability(), caps, MAX_THREADS, gpus)
+    threads = processor.cores(), TORCH_THREADS, requested()
+    machine = (processor.name(), torch.backends.cpu.get_cpu_capability(), caps, threads, gpus)
     digest = hashlib.sha256(repr((VERSION, machine, torch.__version__, kernels.version(), format_name)).encode())
     for model_folder in model_folders:
         files = sorted(f for f in Path(model_folder).glob("*") if f.suffix in (".safetensors", ".json"))

@@ -91,7 +91,7 @@ class Models:
 
     def use_threads(self) -> None:
         """Set the measured number of threads for the calling thread."""
-        threads.use(self.measured.threads)
+        threads.use(self.target.passes, self.measured.threads)
 
     @property
     def draft_models(self) -> list[str]:
@@ -237,7 +237,7 @@ def _read(
         with _as_model_errors(family.names[role]):
             passes[role] = _load(family.folders[role], dtype, device, spread and role == "target")
         if role == "target":
-            threads.use(stored.threads if stored else threads.choose(CachedLM(passes[role])))
+            threads.use(passes[role], stored.threads if stored else threads.choose(CachedLM(passes[role])))
     return tokenizer, passes
 
 
@@ -267,7 +267,7 @@ def _calibrate(
     for drafter in _drafters(target, drafts, heads, family.translators).values():
         cost.warm_drafter(drafter, target)
     dtype: Any = number_format.name_of(target.passes.dtype)
-    measured = Measured(dtype, probe, costs, torch.get_num_threads())
+    measured = Measured(dtype, probe, costs, threads.current(target.passes))
     eos = _eos(family.folders["target"], target, tokenizer)
     return Models(
         family.spec, family.names, tokenizer, target, drafts, measured, eos, heads, key, family.shipped, family.translators,

@@ -1,7 +1,7 @@
 """Passes of plain Llamas and trained heads in machine code, compiled by numba for this processor.
 
 `read` returns the passes of a model in a folder, and `of_model` those of a transformers model. Both implement
-`model.forward.Forward`. Other packages use only the names in `__all__`. Importing this package registers `of_model`:
+`model.forward.Forward`. `TEAM` sets the number of threads of a pass. Other packages use only the names in `__all__`. Importing this package registers `of_model`:
 `CachedLM` then computes all supported models with it.
 """
 
@@ -17,11 +17,12 @@ from . import llama_weights
 from .compiling import version
 from .llama import Llama, prepare
 from .llama_weights import compiles
+from .team import TEAM
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["CachedLM", "Llama", "compiles", "of_model", "prepare", "read", "version"]
+__all__ = ["TEAM", "CachedLM", "Llama", "compiles", "of_model", "prepare", "read", "version"]
 
 # `llama_for_transformers` is imported at first use, because importing transformers' models takes seconds.
 

@@ -107,7 +107,7 @@ class Comparison:
         if best is used:
             return f"{fastest} is in use. It is the fastest here."
         if best.dtype == used.dtype:
-            why = f"The app uses the lowest of equally fast thread counts. OMP_NUM_THREADS={best.threads} changes this."
+            why = f"The app uses the lowest of equally fast thread counts, and leaves a core for the page. LOOKAHEAD_THREADS={best.threads} changes this."
         elif used.threads is None:
             why = f"On a GPU, the app uses {used.dtype} if the hardware supports it, because it makes larger models faster."
         else:
@@ -190,7 +190,7 @@ def _cached(models: Models, combination: Combination) -> CachedLM | None:
 
 def _visit(lm: CachedLM, combination: Combination, most_s: float) -> list[float] | None:
     """Return the seconds of a pass for each row count; None if two one-row passes each take longer than `most_s`."""
-    with threads.using(combination.threads):
+    with threads.using(lm.passes, combination.threads):
         if min(_timed(lm, [1]) for _ in range(2)) > most_s:
             return None
         tokens = sample(lm.vocab, combination.rows[-1])

@@ -95,7 +95,9 @@ class BlockHeadTrainer:
         work = self._work()
         while True:
             start = perf_counter()
-            with threads.using(1):  # more threads would wait for each other, and for a browser on the same machine
+            with threads.using(
+                self._target.passes, 1
+            ):  # more threads would wait for each other, and for a browser on the same machine
                 next(work)
             self._update_progress(seconds=self.progress.seconds + perf_counter() - start)
             yield self.progress

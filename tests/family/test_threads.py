@@ -1,35 +1,40 @@
-"""The number of threads: the smallest that is nearly as fast, OMP_NUM_THREADS, and the number stored with a family."""
+"""The number of threads: the smallest that is nearly as fast, LOOKAHEAD_THREADS, and the number stored with a family."""
 
 import dataclasses
 
 import pytest
 import torch
-from conftest import emitted
+from conftest import POCKET, emitted
 
 import lookahead
-from lookahead.family import threads
+from lookahead import kernels
+from lookahead.core import processor
+from lookahead.core.events import SettingsError
+from lookahead.family import measurements, threads
 from lookahead.model import modules
 from lookahead.model.lm import CachedLM
 
 
 @pytest.fixture
 def counts(monkeypatch):
-    """A function that sets the time of passes for each number of threads."""
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(threads, "MAX_THREADS", 8)
-    before = torch.get_num_threads()
+    """A function that sets the time of passes for each number of threads, on a machine with eight cores."""
+    monkeypatch.delenv("LOOKAHEAD_THREADS", raising=False)
+    monkeypatch.setattr(threads, "TORCH_THREADS", 8)
+    monkeypatch.setattr(processor, "cores", lambda: 8)
+    monkeypatch.setattr(kernels.TEAM, "hire", lambda count: count)  # without helpers
+    before = torch.get_num_threads(), kernels.TEAM.threads
 
     def timed(seconds, functions):
         times = []
         for function in functions:
             function()
-            times.append(seconds[torch.get_num_threads()])
+            times.append(seconds[max(torch.get_num_threads(), kernels.TEAM.threads)])
         return times
 
     yield lambda seconds: monkeypatch.setattr(
         threads, "interleaved", lambda functions, *_, **__: timed(seconds, functions)
     )
-    assert torch.get_num_threads() == before, "choosing restores the setting"
+    assert (torch.get_num_threads(), kernels.TEAM.threads) == before, "choosing restores the setting"
 
 
 @pytest.mark.parametrize(
@@ -41,26 +46,54 @@ def counts(monkeypatch):
         ({8: 3.0, 4: 1.0, 2: 1.5, 1: 2.5}, 4),
     ],
 )
-def test_the_smallest_number_that_is_nearly_as_fast_is_chosen(models, counts, seconds, chosen):
+def test_torch_uses_the_smallest_number_that_is_nearly_as_fast(models, counts, seconds, chosen):
     counts(seconds)
     assert threads.choose(CachedLM(modules.Modules(models.target.model))) == chosen
 
 
-def test_our_kernels_use_one_thread_and_are_not_timed(models, counts):
-    counts({8: 1.0, 4: 2.0, 2: 4.0, 1: 8.0})
+@pytest.mark.parametrize(
+    ("seconds", "chosen"),
+    [({1: 4.0, 2: 2.0, 3: 1.4, 4: 1.05, 6: 1.0}, 4), ({1: 1.0, 2: 1.0, 3: 1.0, 4: 1.0, 6: 1.0}, 1)],
+)
+def test_our_kernels_use_the_smallest_number_within_a_tenth_and_leave_a_core(models, counts, seconds, chosen):
+    counts(seconds)
+    assert threads.choose(models.target.fresh()) == chosen
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3])
+def test_our_kernels_use_one_thread_on_fewer_than_four_cores(models, counts, monkeypatch, cores):
+    counts({})
+    monkeypatch.setattr(processor, "cores", lambda: cores)
     assert threads.choose(models.target.fresh()) == 1
 
 
 def test_the_environment_overrides_the_choice(models, counts, monkeypatch):
-    counts({8: 9.0, 4: 1.0, 2: 1.0, 1: 1.0})
-    monkeypatch.setenv("OMP_NUM_THREADS", "8")
-    assert threads.choose(models.target.fresh()) == 8
+    counts({})
+    monkeypatch.setattr(threads, "MAX_THREADS", 8)
+    monkeypatch.setenv("LOOKAHEAD_THREADS", "5")
+    assert threads.choose(models.target.fresh()) == 5
+    assert threads.choose(CachedLM(modules.Modules(models.target.model))) == 5
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "9999", "²"])
+def test_an_impossible_number_is_a_clear_error(monkeypatch, text):
+    monkeypatch.setenv("LOOKAHEAD_THREADS", text)
+    with pytest.raises(SettingsError, match=r"LOOKAHEAD_THREADS.*give a number of threads from 1 to"):
+        lookahead.load("pocket")
+
+
+def test_the_stored_number_depends_on_the_environment(monkeypatch):
+    folder, names = [POCKET / "target"], []
+    for text in ("", "1", "2"):
+        monkeypatch.setenv("LOOKAHEAD_THREADS", text)
+        names.append(measurements.key(folder, None))
+    assert len(set(names)) == 3
 
 
 def test_a_lane_uses_the_number_of_threads_of_its_family(models):
     other = dataclasses.replace(models, measured=dataclasses.replace(models.measured, threads=2))
-    with threads.using(1):
+    with threads.using(models.target.passes, 1):
         emitted(lookahead.decode(other, "Once", method="naive", max_new_tokens=2))
-        assert torch.get_num_threads() == 2
+        assert threads.current(models.target.passes) == 2
         emitted(lookahead.decode(models, "Once", method="naive", max_new_tokens=2))
-        assert torch.get_num_threads() == models.measured.threads
+        assert threads.current(models.target.passes) == models.measured.threads

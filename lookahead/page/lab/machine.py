@@ -73,7 +73,7 @@ def _verdict(models: Models) -> str:
 def _facts(models: Models) -> str:
     costs, passes, used = models.costs, models.target.passes, models.measured.threads
     fitted = (drafter.fitted(models.policy_costs(), costs) for drafter in DRAFTERS.values())
-    limited = "" if used == threads.MAX_THREADS else f" of {threads.MAX_THREADS}: more threads are not clearly faster"
+    limited = "" if used >= processor.cores() else f" of {processor.cores()}: {threads.reason(passes)}"
     rows = [
         ["processor", f"{processor.name()}, {processor.cores()} cores"],
         ["threads", f"{used}{limited}"],

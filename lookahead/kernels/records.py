@@ -58,7 +58,7 @@ def _record(integers: str, floats: str = "") -> np.dtype:
     return np.dtype([(name, np.int64) for name in integers.split()] + [(name, np.float32) for name in floats.split()])
 
 
-# The arguments of kernels, for the threads that share the work: `product.multiply` and `attend.attend_shared`.
+# The arguments of kernels that several threads compute: `product.multiply` and `attend.attend_shared`.
 PRODUCT = _record("multiply x weight scales y temp temp_bytes n k width rounded")
 ATTENTION = _record(
     """

@@ -4,7 +4,7 @@ The calling thread divides a job into units, for example blocks of outputs. It c
 compute the others. The bits of a unit do not depend on the thread, so the number of threads changes only the time.
 
 Helpers run in compiled code, without the interpreter's lock. The team's memory has one job at a time. A job is published
-by its ticket, which counts jobs in its upper half and units that nobody has taken in its lower half. A thread takes
+by its ticket, which counts jobs in its upper half and units that no thread has taken in its lower half. A thread takes
 several units in one atomic exchange. The shares get smaller, so all threads end at about the same time. A helper without
 work polls the ticket for about a millisecond, which is longer than the time between two passes. Then it sleeps until it
 can read a byte from its pipe.

@@ -202,7 +202,7 @@ def _gather(values, size, dim, start, stop, prefix, branch, destination, paired)
             _copy_strided(values + size * dim * column, 1, destination + size * dim * (k - start), 1, dim, size)
 
 
-@njit(inline="always")
+@njit(error_model="numpy")  # called in three places, and its loops take seconds to compile
 def _accumulate(count, weights, values, y, k, stride, dim, y_stride, storage):
     """Add weights [count, k] times values [k, dim] to y [count, dim]. Values are in the format `storage`.
 
@@ -310,25 +310,28 @@ def _attention_at(address):
 
 
 @njit(error_model="numpy")
-def attend_shared(
-    kernels, workers, qkv, stride, keys, values, capacity, dim, output, scratch, max_columns, prefix, branch, branch_stride,
-    counts, n, heads, kv, window, rounded, scaling,
-):  # fmt: skip
-    """Compute the same. The threads of the pass share the heads; each has `scratch_floats` floats at `scratch`."""
-    job = _attention_at(workers.attention)
+def attend_shared(this, qkv, stride, keys, values, capacity, output, scratch, first, stop, window):
+    """Compute the attention of a text: the rows from `first` to `stop` of a `PASS`.
+
+    The threads of the pass share the heads. Each has `scratch_floats` floats at `scratch`.
+    """
+    n, heads, kv, dim = stop - first, this.heads, this.kv_heads, this.head_dim
+    job = _attention_at(this.attention_job)
     job.attend, job.qkv, job.stride, job.keys, job.values, job.capacity = (
-        kernels.attend,
+        this.attend,
         qkv,
         stride,
         keys,
         values,
         capacity,
     )
-    job.dim, job.output, job.scratch, job.max_columns = dim, output, scratch, max_columns
-    job.scratch_bytes = 4 * scratch_floats(n, heads, kv, max_columns, dim)
-    job.prefix, job.branch, job.branch_stride, job.counts = prefix, branch, branch_stride, counts
-    job.n, job.heads, job.kv, job.window, job.rounded, job.scaling = n, heads, kv, window, rounded, scaling
-    share(workers, kernels.attend_share, workers.attention, kv, n * max_columns * heads * dim >= SHARED)
+    job.dim, job.output, job.scratch, job.max_columns = dim, output, scratch, this.max_columns
+    job.scratch_bytes = 4 * scratch_floats(n, heads, kv, this.max_columns, dim)
+    job.prefix, job.counts, job.branch_stride = this.prefix + 8 * first, this.counts + 8 * first, this.branch_stride
+    job.branch = this.branch + 8 * first * this.branch_stride
+    job.n, job.heads, job.kv, job.window, job.rounded, job.scaling = n, heads, kv, window, this.rounded, this.scaling
+    large = n * this.max_columns * heads * dim >= SHARED
+    share(this.team, this.threads, this.attend_share, this.attention_job, kv, large)
 
 
 @kernel(4)

@@ -14,9 +14,9 @@ from numba import njit
 
 from .chain import add_level, pick, stops
 from .compiling import compiled
-from .llama_pass import check_ids, layer, layer_scratch_floats
-from .product import multiply, new_workers, temp_floats, workers_floats
-from .records import Columns, Pipeline
+from .llama_pass import check_ids, describe, layer_scratch_floats
+from .product import begin_pass, pass_floats, temp_floats
+from .records import Columns
 from .team import threads
 from .vectors import BLOCK, call, copy, exp, round_up
 
@@ -44,12 +44,14 @@ def forward(kernels, sizes, weights, caches, rows, start, causal, states, state_
     prefix = new_columns[n:] + 1 if causal else np.full(slots, max_columns)
     columns = Columns(new_columns, prefix, np.zeros((slots, 1), np.int64), np.zeros(slots, np.int64))
     count = threads(kernels)
-    memory = workers_floats(count, n + slots, sizes.max_inputs)
+    memory = pass_floats(count, n + slots, sizes.max_inputs)
     layer_floats = sum(layer_scratch_floats(sizes, slots, n, hidden, max_columns, count))
     floats = n * (state_width + padded_hidden + hidden) + slots * hidden + layer_floats
     scratch = np.empty(memory + floats, np.float32)
-    workers = new_workers(kernels, count, np.int64(scratch.ctypes.data), n + slots, sizes.max_inputs)
-    states_ = np.int64(scratch.ctypes.data) + 4 * memory
+    pass_ = np.int64(scratch.ctypes.data)
+    begin_pass(kernels, count, pass_, n + slots, sizes.max_inputs)
+    describe(pass_, kernels, sizes, weights, caches, rows, columns)
+    states_ = pass_ + 4 * memory
     fused_ = states_ + 4 * n * state_width
     context_ = fused_ + 4 * n * padded_hidden
     x_ = context_ + 4 * n * hidden
@@ -58,20 +60,19 @@ def forward(kernels, sizes, weights, caches, rows, start, causal, states, state_
         call(kernels.read, (weights.embed + size * rows.ids[i] * hidden, x_ + 4 * i * hidden, hidden, rounded))
     call(kernels.read, (states, states_, n * state_width, rounded))
     fc, scales = weights.blocks[layers, 0], weights.scales[layers, 0]
-    multiply(kernels, workers, states_, fc, scales, fused_, n, state_width, padded_hidden, rounded)
+    call(kernels.product, (pass_, states_, fc, scales, fused_, n, state_width, padded_hidden, rounded))
     for i in range(n):
         row = context_ + 4 * i * hidden
         call(kernels.norm, (fused_ + 4 * i * padded_hidden, norms[0].ctypes.data, row, 1, hidden, rounded, eps))
-    pipeline = Pipeline(np.int64(0), np.int64(0))
     for i in range(layers):
         call(kernels.read, (context_, h_, n * hidden, 0))
         norm = norms[2 * i + 1].ctypes.data
         call(kernels.norm, (x_, norm, h_ + 4 * n * hidden, slots, hidden, rounded, eps))
-        layer(kernels, workers, sizes, weights, caches, rows, columns, pipeline, i, 2 * i + 2, x_, hidden, h_)
+        call(kernels.layer, (pass_, i, 2 * i + 2, x_, hidden, h_))
     call(kernels.norm, (x_, norms[2 * layers + 1].ctypes.data, hidden_states, slots, hidden, rounded, eps))
     head, scales, width = weights.blocks[layers, 1], weights.scales[layers, 1], round_up(sizes.output_vocab, BLOCK)
-    multiply(kernels, workers, hidden_states, head, scales, logits, slots, hidden, width, rounded)
-    return scratch, prefix, new_columns
+    call(kernels.product, (pass_, hidden_states, head, scales, logits, slots, hidden, width, rounded))
+    return scratch, columns.new, columns.prefix, columns.branch, columns.counts
 
 
 @compiled
@@ -87,15 +88,16 @@ def medusa(kernels, sizes, state, blocks, scales, biases, logits):
     x, inner, rows = np.empty(hidden, np.float32), np.empty(size, np.float32), np.empty((slots, hidden), np.float32)
     x_, inner_, rows_ = np.int64(x.ctypes.data), np.int64(inner.ctypes.data), np.int64(rows.ctypes.data)
     count = threads(kernels)
-    scratch = np.empty(workers_floats(count, slots, hidden), np.float32)
-    workers = new_workers(kernels, count, np.int64(scratch.ctypes.data), slots, hidden)
+    scratch = np.empty(pass_floats(count, slots, hidden), np.float32)
+    pass_ = np.int64(scratch.ctypes.data)
+    begin_pass(kernels, count, pass_, slots, hidden)
     call(kernels.read, (state, x_, hidden, rounded))
-    multiply(kernels, workers, x_, blocks[0], scales[0], inner_, np.int64(1), hidden, size, rounded)
+    call(kernels.product, (pass_, x_, blocks[0], scales[0], inner_, np.int64(1), hidden, size, rounded))
     for slot in range(slots):
         for i in range(hidden):
             z = inner[slot * hidden + i] + biases[slot, i]
             rows[slot, i] = x[i] + z / (np.float32(1) + exp(min(-z, EXP_LIMIT)))
-    multiply(kernels, workers, rows_, blocks[1], scales[1], logits, slots, hidden, width, rounded)
+    call(kernels.product, (pass_, rows_, blocks[1], scales[1], logits, slots, hidden, width, rounded))
     return scratch[:1], x, inner, rows
 
 

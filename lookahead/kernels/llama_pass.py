@@ -10,16 +10,17 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import carray, njit
 
 from . import attend, product, team
-from .compiling import compiled
+from .compiling import compiled, kernel
 from .elementwise import add, add_bias, apply_rope, gate, norm, read, scale, store
+from .product import pass_at
 from .records import Kernels
-from .vectors import BLOCK, call, round_up
+from .vectors import BLOCK, call, integers_at, round_up
 
 
-@compiled
+@njit(error_model="numpy")
 def layer_scratch_floats(sizes, n, context_rows, input_width, max_columns, threads):
     """Return the sizes, in floats, of the parts of the scratch buffer of `layer`, in memory order."""
     dim, inner = sizes.head_dim, sizes.inner
@@ -34,39 +35,80 @@ def layer_scratch_floats(sizes, n, context_rows, input_width, max_columns, threa
 
 
 @njit(error_model="numpy")
-def multiply(kernels, workers, sizes, weights, number, index, x_, y_, n, k, width):
-    """Compute y [n, width] = x [n, k] times a weight of the layer `number`, plus its bias if it has one."""
-    block, scales, bias = weights.blocks[number, index], weights.scales[number, index], weights.biases[number, index]
-    rounded = 0 if bias else sizes.rounded  # torch rounds after it has added the bias
-    product.multiply(kernels, workers, x_, block, scales, y_, n, k, width, rounded)
-    if bias:
-        call(kernels.add_bias, (y_, bias, n, width, sizes.rounded))
+def describe(pass_, kernels, sizes, weights, caches, rows, columns):
+    """Write what the layers of a pass read to its `PASS`. The caller keeps all arrays alive until the pass ends."""
+    this = pass_at(pass_)
+    this.add_bias, this.scale, this.norm, this.add, this.gate = (
+        kernels.add_bias, kernels.scale, kernels.norm, kernels.add, kernels.gate,
+    )  # fmt: skip
+    this.apply_rope, this.attend, this.attend_share = kernels.apply_rope, kernels.attend, kernels.attend_share
+    this.hidden, this.heads, this.kv_heads, this.head_dim = sizes.hidden, sizes.heads, sizes.kv_heads, sizes.head_dim
+    this.inner, this.rounded, this.eps, this.scaling = sizes.inner, sizes.rounded, sizes.eps, sizes.scaling
+    this.residual, this.norms, this.head_norms = (
+        sizes.residual,
+        weights.norms.ctypes.data,
+        weights.head_norms.ctypes.data,
+    )
+    this.head_norm_count, this.special = weights.head_norms.shape[1], weights.special.ctypes.data
+    this.blocks, this.scales, this.biases = (
+        weights.blocks.ctypes.data,
+        weights.scales.ctypes.data,
+        weights.biases.ctypes.data,
+    )
+    this.texts, this.layers = len(caches.ends), caches.addresses.shape[1]
+    this.buffers, this.capacities, this.ends = (
+        caches.addresses.ctypes.data, caches.capacities.ctypes.data, caches.ends.ctypes.data,
+    )  # fmt: skip
+    this.n, this.context_rows = len(rows.ids), len(rows.cos) - len(rows.ids)
+    this.cos, this.sin, this.new = rows.cos.ctypes.data, rows.sin.ctypes.data, columns.new.ctypes.data
+    this.prefix, this.counts, this.max_columns = (
+        columns.prefix.ctypes.data,
+        columns.counts.ctypes.data,
+        columns.new.max() + 1,
+    )
+    this.branch, this.branch_stride = columns.branch.ctypes.data, columns.branch.shape[1]
 
 
 @njit(error_model="numpy")
-def add_residual(kernels, sizes, x_, y_, n, width, stride):
-    """Add y to x [n, width], times the residual factor. The rows of y are `stride` apart."""
-    if sizes.residual != 1:
-        call(kernels.scale, (y_, n * stride, sizes.rounded, sizes.residual))
-    call(kernels.add, (x_, y_, n, width, stride, sizes.rounded))
+def _multiply(this, pass_, number, index, x_, y_, n, k, width):
+    """Compute y [n, width] = x [n, k] times a weight of the layer `number`, plus its bias if it has one."""
+    blocks, scales = (
+        carray(integers_at(this.blocks), (number + 1, 4)),
+        carray(integers_at(this.scales), (number + 1, 4)),
+    )
+    bias = carray(integers_at(this.biases), (number + 1, 4))[number, index]
+    rounded = 0 if bias else this.rounded  # torch rounds after it has added the bias
+    call(this.product, (pass_, x_, blocks[number, index], scales[number, index], y_, n, k, width, rounded))
+    if bias:
+        call(this.add_bias, (y_, bias, n, width, this.rounded))
 
 
-@compiled
-def layer(kernels, workers, sizes, weights, caches, rows, columns, pipeline, number, norm, x_, input_width, scratch_):
-    """Compute the layer `number` for the rows x [n, hidden] and add its result to them, in place.
+@njit(error_model="numpy")
+def _add_residual(this, x_, y_, stride):
+    """Add y to x [n, hidden], times the residual factor. The rows of y are `stride` apart."""
+    if this.residual != 1:
+        call(this.scale, (y_, this.n * stride, this.rounded, this.residual))
+    call(this.add, (x_, y_, this.n, this.hidden, stride, this.rounded))
+
+
+@kernel(6)
+def layer(pass_, number, norm, x_, input_width, scratch_):
+    """Compute the layer `number` of a pass for the rows x [n, hidden] and add its result to them, in place.
 
     The normed input [context_rows + n, input_width] is at the start of the scratch buffer. The context rows come first,
-    belong to the first text, and only store keys and values. `norm` is the index of the second norm. `columns.new`
-    [context_rows + n] are the columns for the rows' keys; `attend.attend` describes the others.
+    belong to the first text, and only store keys and values. `norm` is the index of the second norm. The columns `new`
+    [context_rows + n] are those of the rows' keys; `attend.attend` describes the others.
     """
-    n, all_rows, hidden, rounded, eps = len(rows.ids), len(rows.cos), sizes.hidden, sizes.rounded, sizes.eps
-    context_rows, heads, kv, dim, inner = all_rows - n, sizes.heads, sizes.kv_heads, sizes.head_dim, sizes.inner
-    head_norms, window, unrotated = weights.head_norms[number], weights.special[number, 0], weights.special[number, 1]
-    buffers, branch_stride, width = caches.addresses, columns.branch.shape[1], heads * dim
+    this = pass_at(pass_)
+    n, hidden, rounded, eps, context_rows = this.n, this.hidden, this.rounded, this.eps, this.context_rows
+    all_rows, heads, kv, dim, inner = context_rows + n, this.heads, this.kv_heads, this.head_dim, this.inner
+    window, unrotated = carray(integers_at(this.special), (number + 1, 2))[number]
+    buffers = carray(integers_at(this.buffers), (this.texts, this.layers, 2))
+    capacities, ends = carray(integers_at(this.capacities), this.texts), carray(integers_at(this.ends), this.texts)
+    columns, width, padded_gate_up = carray(integers_at(this.new), all_rows), heads * dim, round_up(2 * inner, BLOCK)
     padded_qkv, padded_hidden = round_up(width + 2 * kv * dim, BLOCK), round_up(hidden, BLOCK)
-    padded_gate_up, max_columns = round_up(2 * inner, BLOCK), columns.new.max() + 1
     inputs, qkv, gate_up, gated, projected, _ = layer_scratch_floats(
-        sizes, n, context_rows, input_width, max_columns, workers.threads
+        this, n, context_rows, input_width, this.max_columns, this.threads
     )
     h_ = scratch_
     qkv_ = h_ + 4 * inputs
@@ -74,42 +116,39 @@ def layer(kernels, workers, sizes, weights, caches, rows, columns, pipeline, num
     gated_ = gate_up_ + 4 * gate_up
     projected_ = gated_ + 4 * gated
     scores_ = projected_ + 4 * projected
-    multiply(kernels, workers, sizes, weights, number, 0, h_, qkv_, all_rows, input_width, padded_qkv)
-    for i in range(all_rows if len(head_norms) else 0):
+    _multiply(this, pass_, number, 0, h_, qkv_, all_rows, input_width, padded_qkv)
+    head_norms = this.head_norms + 8 * number * dim
+    for i in range(all_rows if this.head_norm_count else 0):
         row = qkv_ + 4 * i * padded_qkv
-        call(kernels.norm, (row, head_norms[0].ctypes.data, row, heads, dim, rounded, eps))
-        call(kernels.norm, (row + 4 * width, head_norms[1].ctypes.data, row + 4 * width, kv, dim, rounded, eps))
+        call(this.norm, (row, head_norms, row, heads, dim, rounded, eps))
+        call(this.norm, (row + 4 * width, head_norms + 4 * dim, row + 4 * width, kv, dim, rounded, eps))
     if not unrotated:
-        cos_, sin_ = rows.cos.ctypes.data, rows.sin.ctypes.data
-        call(kernels.apply_rope, (qkv_, cos_, sin_, all_rows, heads + kv, dim // 2, padded_qkv, rounded))
+        call(this.apply_rope, (qkv_, this.cos, this.sin, all_rows, heads + kv, dim // 2, padded_qkv, rounded))
     text = 0
     for i in range(all_rows):
-        while i - context_rows >= caches.ends[text]:
+        while i - context_rows >= ends[text]:
             text += 1
-        column, row = columns.new[i], qkv_ + 4 * (i * padded_qkv + width)
-        keys, values = buffers[text, number, 0], buffers[text, number, 1]
-        attend.store_kv(row, kv, keys, values, caches.capacities[text], column, dim, rounded, scores_)
-    if pipeline.previous:
-        team.wait(pipeline.previous, number + 1)
-    if pipeline.counter:
-        team.store(pipeline.counter, number + 1)
+        keys, values, row = buffers[text, number, 0], buffers[text, number, 1], qkv_ + 4 * (i * padded_qkv + width)
+        attend.store_kv(row, kv, keys, values, capacities[text], columns[i], dim, rounded, scores_)
+    if this.previous:
+        team.wait(this.previous, number + 1)
+    if this.counter:
+        team.store(this.counter, number + 1)
     first = 0
-    for text in range(len(caches.ends)):
-        end = caches.ends[text]
+    for text in range(this.texts):
+        keys, values, stop = buffers[text, number, 0], buffers[text, number, 1], ends[text]
+        queries_, output_ = qkv_ + 4 * (context_rows + first) * padded_qkv, h_ + 4 * first * width
         attend.attend_shared(
-            kernels, workers, qkv_ + 4 * (context_rows + first) * padded_qkv, padded_qkv, buffers[text, number, 0], buffers[text, number, 1],
-            caches.capacities[text], dim, h_ + 4 * first * width, scores_, max_columns,
-            columns.prefix.ctypes.data + 8 * first, columns.branch.ctypes.data + 8 * first * branch_stride, branch_stride,
-            columns.counts.ctypes.data + 8 * first, end - first, heads, kv, window, rounded, sizes.scaling,
-        )  # fmt: skip
-        first = end
-    multiply(kernels, workers, sizes, weights, number, 1, h_, projected_, n, width, padded_hidden)
-    add_residual(kernels, sizes, x_, projected_, n, hidden, padded_hidden)
-    call(kernels.norm, (x_, weights.norms[norm].ctypes.data, h_, n, hidden, rounded, eps))
-    multiply(kernels, workers, sizes, weights, number, 2, h_, gate_up_, n, hidden, padded_gate_up)
-    call(kernels.gate, (gate_up_, gated_, n, inner, padded_gate_up, rounded))
-    multiply(kernels, workers, sizes, weights, number, 3, gated_, projected_, n, inner, padded_hidden)
-    add_residual(kernels, sizes, x_, projected_, n, hidden, padded_hidden)
+            this, queries_, padded_qkv, keys, values, capacities[text], output_, scores_, first, stop, window
+        )
+        first = stop
+    _multiply(this, pass_, number, 1, h_, projected_, n, width, padded_hidden)
+    _add_residual(this, x_, projected_, padded_hidden)
+    call(this.norm, (x_, this.norms + 4 * norm * hidden, h_, n, hidden, rounded, eps))
+    _multiply(this, pass_, number, 2, h_, gate_up_, n, hidden, padded_gate_up)
+    call(this.gate, (gate_up_, gated_, n, inner, padded_gate_up, rounded))
+    _multiply(this, pass_, number, 3, gated_, projected_, n, inner, padded_hidden)
+    _add_residual(this, x_, projected_, padded_hidden)
 
 
 @njit(error_model="numpy")
@@ -138,13 +177,15 @@ def forward(kernels, sizes, weights, caches, rows, columns, outputs, pipeline):
     n, layers, ids, size = len(rows.ids), caches.addresses.shape[1], rows.ids, 2 if rounded else 4
     check_ids(ids, vocab)
     padded_vocab, count = round_up(vocab, BLOCK), team.threads(kernels)
-    workers_floats = product.workers_floats(count, n, sizes.max_inputs)
+    pass_floats = product.pass_floats(count, n, sizes.max_inputs)
     layer_floats = sum(layer_scratch_floats(sizes, n, np.int64(0), hidden, columns.new.max() + 1, count))
     # numba frees an array after its last use, even if its address is still in use. So this function returns it.
-    scratch = np.empty(workers_floats + n * hidden + outputs.rows * padded_vocab + layer_floats, np.float32)
-    workers_ = np.int64(scratch.ctypes.data)
-    workers = product.new_workers(kernels, count, workers_, n, sizes.max_inputs)
-    x_ = workers_ + 4 * workers_floats
+    scratch = np.empty(pass_floats + n * hidden + outputs.rows * padded_vocab + layer_floats, np.float32)
+    pass_ = np.int64(scratch.ctypes.data)
+    product.begin_pass(kernels, count, pass_, n, sizes.max_inputs)
+    describe(pass_, kernels, sizes, weights, caches, rows, columns)
+    pass_at(pass_).counter, pass_at(pass_).previous = pipeline.counter, pipeline.previous
+    x_ = pass_ + 4 * pass_floats
     out_ = x_ + 4 * n * hidden
     h_ = out_ + 4 * outputs.rows * padded_vocab
     for i in range(n):
@@ -153,7 +194,7 @@ def forward(kernels, sizes, weights, caches, rows, columns, outputs, pipeline):
         call(kernels.scale, (x_, n * hidden, rounded, sizes.embedding))
     for i in range(layers):
         call(kernels.norm, (x_, weights.norms[2 * i].ctypes.data, h_, n, hidden, rounded, eps))
-        layer(kernels, workers, sizes, weights, caches, rows, columns, pipeline, i, 2 * i + 1, x_, hidden, h_)
+        call(kernels.layer, (pass_, i, 2 * i + 1, x_, hidden, h_))
         for tap in range(len(taps)):
             if taps[tap] == i + 1 < layers:
                 store_states(kernels, sizes, x_, n, caches.ends, outputs, tap)
@@ -166,7 +207,8 @@ def forward(kernels, sizes, weights, caches, rows, columns, outputs, pipeline):
         if taps[tap] == layers:
             store_states(kernels, sizes, h_, n, caches.ends, outputs, tap)
     inputs_ = h_ + 4 * (outputs.first - start) * hidden
-    multiply(kernels, workers, sizes, weights, layers, 0, inputs_, out_, outputs.rows, hidden, padded_vocab)
+    head, scales = weights.blocks[layers, 0], weights.scales[layers, 0]
+    call(kernels.product, (pass_, inputs_, head, scales, out_, outputs.rows, hidden, padded_vocab, rounded))
     if sizes.logits != 1:
         call(kernels.scale, (out_, outputs.rows * padded_vocab, rounded, sizes.logits))
     for i in range(outputs.rows):
@@ -178,6 +220,8 @@ def forward(kernels, sizes, weights, caches, rows, columns, outputs, pipeline):
 def addresses(storage: int) -> Kernels:
     """Return the kernels for weights in this storage format. Compiles those that are missing."""
     kernels: tuple[Any, ...] = (
+        layer,
+        product.multiply,
         product.MULTIPLY[storage],
         product.multiply_share,
         add_bias,

@@ -16,7 +16,7 @@ from numba.extending import register_jitable
 from . import tiles
 from .compiling import kernel
 from .large_pages import LINE, in_large_pages
-from .records import ATTENTION, PRODUCT, Workers
+from .records import ATTENTION, PASS, PRODUCT
 from .team import share
 from .vectors import (
     BF16_AMX,
@@ -52,7 +52,7 @@ from .vectors import (
 
 INT8_MAX, MIN_SCALE = 127, 1e-12  # the largest 8-bit number; the smallest scale
 SHARED = 1 << 16  # the fewest products of numbers that threads share; fewer take as long as a handover
-PRODUCT_BYTES, ATTENTION_BYTES = (round_up(record.itemsize, LINE) for record in (PRODUCT, ATTENTION))
+PASS_BYTES, PRODUCT_BYTES, ATTENTION_BYTES = (round_up(record.itemsize, LINE) for record in (PASS, PRODUCT, ATTENTION))
 ZERO_POINT = 128  # of the inputs of `INT8_BY_4`
 
 block_float32, block_bf16_split, block_bf16_dot, block_int8_by_2, block_int8_by_4 = (
@@ -257,14 +257,21 @@ def _product_at(address):
     return carray(memory_at(address), 1, PRODUCT)[0]
 
 
-@njit(error_model="numpy")
-def multiply(kernels, workers, x, weight, scales, y, n, k, width, rounded):
+@njit(inline="always")
+def pass_at(address):
+    """Return the `PASS` at an address."""
+    return carray(memory_at(address), 1, PASS)[0]
+
+
+@kernel(9)
+def multiply(pass_, x, weight, scales, y, n, k, width, rounded):
     """Compute y [n, width] = x [n, k] times a weight. The threads of the pass share the outputs."""
-    job = _product_at(workers.product)
-    job.multiply, job.x, job.weight, job.scales, job.y = kernels.multiply, x, weight, scales, y
-    job.temp, job.temp_bytes, job.n, job.k, job.width = workers.temp, workers.temp_bytes, n, k, width
+    this, job = pass_at(pass_), _product_at(pass_at(pass_).product_job)
+    job.multiply, job.x, job.weight, job.scales, job.y = this.multiply, x, weight, scales, y
+    job.temp, job.temp_bytes, job.n, job.k, job.width = this.temp, this.temp_bytes, n, k, width
     job.rounded = rounded
-    share(workers, kernels.multiply_share, workers.product, width // BLOCK, n * k * width >= SHARED)
+    large = n * k * width >= SHARED
+    share(this.team, this.threads, this.multiply_share, this.product_job, width // BLOCK, large)
 
 
 @kernel(4)
@@ -278,17 +285,20 @@ def multiply_share(product, thread, first, stop):
 
 
 @njit(error_model="numpy")
-def workers_floats(threads, rows, k):
-    """Return the size, in floats, of the memory of `new_workers`."""
-    return (PRODUCT_BYTES + ATTENTION_BYTES) // 4 + threads * temp_floats(rows, k)
+def pass_floats(threads, rows, k):
+    """Return the size, in floats, of the memory of `begin_pass`."""
+    return (PASS_BYTES + PRODUCT_BYTES + ATTENTION_BYTES) // 4 + threads * temp_floats(rows, k)
 
 
 @njit(error_model="numpy")
-def new_workers(kernels, threads, address, rows, k):
-    """Return the workers of a pass, whose memory is at `address`. Products have at most `rows` rows and `k` inputs."""
-    attention = address + PRODUCT_BYTES
-    temp = attention + ATTENTION_BYTES
-    return Workers(kernels.team, threads, address, attention, temp, 4 * temp_floats(rows, k))
+def begin_pass(kernels, threads, address, rows, k):
+    """Write a `PASS` for products of at most `rows` rows and `k` inputs. `llama_pass.describe` completes it for layers."""
+    this = pass_at(address)
+    this.team, this.threads, this.product_job = kernels.team, threads, address + PASS_BYTES
+    this.attention_job = this.product_job + PRODUCT_BYTES
+    this.temp, this.temp_bytes = this.attention_job + ATTENTION_BYTES, 4 * temp_floats(rows, k)
+    this.counter, this.previous = 0, 0
+    this.product, this.multiply, this.multiply_share = kernels.product, kernels.multiply, kernels.multiply_share
 
 
 MULTIPLY = {

@@ -25,6 +25,8 @@ class Kernels(NamedTuple):
 
     team: int
     threads: int
+    layer: int
+    product: int
     multiply: int
     multiply_share: int
     add_bias: int
@@ -39,25 +41,25 @@ class Kernels(NamedTuple):
     attend_share: int
 
 
-class Workers(NamedTuple):
-    """The threads of a pass and their memory.
-
-    `product` and `attention` are the addresses of a `PRODUCT` and an `ATTENTION`, which all threads read. `temp` is the
-    address of the temporary memory of products, `temp_bytes` for each thread.
-    """
-
-    team: int
-    threads: int
-    product: int
-    attention: int
-    temp: int
-    temp_bytes: int
-
-
 def _record(integers: str, floats: str = "") -> np.dtype:
     return np.dtype([(name, np.int64) for name in integers.split()] + [(name, np.float32) for name in floats.split()])
 
 
+# What a layer reads: a `Kernels`, the memory of the threads, and the numbers and addresses of the other tuples below. Compiled code
+# passes its address, because a function that takes the tuples is compiled again in each of its callers.
+PASS = _record(
+    """
+    team threads product_job attention_job temp temp_bytes
+    product multiply multiply_share add_bias scale norm add gate apply_rope attend attend_share
+    hidden heads kv_heads head_dim inner rounded
+    norms head_norms head_norm_count blocks scales biases special
+    texts layers buffers capacities ends
+    n context_rows cos sin
+    new prefix branch branch_stride counts max_columns
+    counter previous
+    """,
+    "eps scaling residual",
+)
 # The arguments of kernels that several threads compute: `product.multiply` and `attend.attend_shared`.
 PRODUCT = _record("multiply x weight scales y temp temp_bytes n k width rounded")
 ATTENTION = _record(

@@ -11,9 +11,9 @@ import numpy as np
 
 from .chain import add_level, chain_columns, empty_columns, pick, prepare_level, stops
 from .compiling import compiled
-from .llama_pass import check_ids, layer, layer_scratch_floats
-from .product import multiply, new_workers, workers_floats
-from .records import Pipeline, Rows
+from .llama_pass import check_ids, describe, layer_scratch_floats
+from .product import begin_pass, pass_floats
+from .records import Rows
 from .team import threads
 from .vectors import BLOCK, call, copy, round_up
 
@@ -46,17 +46,19 @@ def forward(kernels, sizes, form, weights, caches, rows, columns, inputs, state_
     norms, padded_hidden = weights.norms, round_up(hidden, BLOCK)
     fc, fc_scales = weights.blocks[1, 0], weights.scales[1, 0]
     count = threads(kernels)
-    memory = workers_floats(count, n, sizes.max_inputs)
+    memory = pass_floats(count, n, sizes.max_inputs)
     layer_floats = sum(layer_scratch_floats(sizes, n, np.int64(0), 2 * hidden, columns.new.max() + 1, count))
     scratch = np.empty(memory + n * (state_width + padded_hidden + hidden) + layer_floats, np.float32)
-    workers = new_workers(kernels, count, np.int64(scratch.ctypes.data), n, sizes.max_inputs)
-    states_ = np.int64(scratch.ctypes.data) + 4 * memory
+    pass_ = np.int64(scratch.ctypes.data)
+    begin_pass(kernels, count, pass_, n, sizes.max_inputs)
+    describe(pass_, kernels, sizes, weights, caches, rows, columns)
+    states_ = pass_ + 4 * memory
     fused_ = states_ + 4 * n * state_width
     token_ = fused_ + 4 * n * padded_hidden
     h_ = token_ + 4 * n * hidden
     if state_width and not form.joins:
         call(kernels.read, (inputs, states_, n * state_width, rounded))
-        multiply(kernels, workers, states_, fc, fc_scales, fused_, n, state_width, padded_hidden, rounded)
+        call(kernels.product, (pass_, states_, fc, fc_scales, fused_, n, state_width, padded_hidden, rounded))
         for i in range(n):
             call(kernels.read, (fused_ + 4 * i * padded_hidden, features + 4 * i * hidden, hidden, 0))
     else:
@@ -70,19 +72,18 @@ def forward(kernels, sizes, form, weights, caches, rows, columns, inputs, state_
             call(kernels.read, (row + 4 * hidden, x_, hidden, 0))
     width = 2 * hidden
     if form.joins:
-        multiply(kernels, workers, h_, fc, fc_scales, fused_, n, width, padded_hidden, rounded)
+        call(kernels.product, (pass_, h_, fc, fc_scales, fused_, n, width, padded_hidden, rounded))
         for i in range(n):
             call(kernels.read, (fused_ + 4 * i * padded_hidden, features + 4 * i * hidden, hidden, 0))
         width = hidden
         call(kernels.norm, (features, norms[4].ctypes.data, h_, n, hidden, rounded, eps))
-    pipeline, index, norm = Pipeline(np.int64(0), np.int64(0)), np.int64(0), np.int64(2)
-    layer(kernels, workers, sizes, weights, caches, rows, columns, pipeline, index, norm, features, width, h_)
+    call(kernels.layer, (pass_, np.int64(0), np.int64(2), features, width, h_))
     drafted, padded_vocab, outputs = n - first, round_up(sizes.output_vocab, BLOCK), features + 4 * first * hidden
     call(kernels.norm, (outputs, norms[3].ctypes.data, h_, drafted, hidden, rounded, eps))
     if form.output_normed:
         call(kernels.read, (h_, outputs, drafted * hidden, 0))
     head, scales = weights.blocks[1, 1], weights.scales[1, 1]
-    multiply(kernels, workers, h_, head, scales, logits, drafted, hidden, padded_vocab, rounded)
+    call(kernels.product, (pass_, h_, head, scales, logits, drafted, hidden, padded_vocab, rounded))
     return scratch
 
 

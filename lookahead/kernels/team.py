@@ -117,13 +117,12 @@ def threads(kernels):
 
 
 @njit(error_model="numpy")
-def share(workers, function, job, units, large):
-    """Compute the units of a job, on all threads of the pass if it is `large` and the team is free.
+def share(team, count, function, job, units, large):
+    """Compute the units of a job, with `count` threads if it is `large` and the team is free.
 
     `function` is the address of a kernel with four arguments: the address `job`, the number of the thread, and the first and
     the last unit to compute.
     """
-    team, count = workers.team, workers.threads
     if not large or count == 1 or not exchange(team + BUSY, 0, 1):
         call(function, (job, np.int64(0), np.int64(0), units))
         return

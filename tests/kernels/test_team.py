@@ -14,7 +14,6 @@ import lookahead
 from lookahead import kernels
 from lookahead.kernels import team
 from lookahead.kernels.compiling import kernel
-from lookahead.kernels.records import Workers
 from lookahead.kernels.vectors import integers_at
 from lookahead.model.lm import CachedLM
 
@@ -34,8 +33,8 @@ def count_units(job, thread, first, stop):
 
 
 @njit
-def share(workers, function, job, units):
-    team.share(workers, function, job, units, True)
+def share(address, threads, function, job, units):
+    team.share(address, threads, function, job, units, True)
 
 
 @pytest.fixture
@@ -45,8 +44,8 @@ def run():
 
     def compute(threads, units=UNITS, counts=None):
         counts = np.zeros((2, UNITS), np.int64) if counts is None else counts
-        workers = Workers(kernels.TEAM.address, kernels.TEAM.hire(threads), 0, 0, 0, 0)
-        share(workers, address, np.int64(counts.ctypes.data), np.int64(units))
+        threads = np.int64(kernels.TEAM.hire(threads))
+        share(np.int64(kernels.TEAM.address), threads, address, np.int64(counts.ctypes.data), np.int64(units))
         return counts[:, :units]
 
     return compute

@@ -228,7 +228,8 @@ def _read(
     tokenizer = _read_tokenizers(family)
     if device.type == "cpu" and compiles:
         progress("Preparing kernels for this processor", 0.03)
-        kernels.prepare(dtype)
+        text = "Compiling kernels for this processor, {} of {}"
+        kernels.prepare(dtype, lambda done, count: progress(text.format(done, count), 0.03))
     drafts = [role for role in family.folders if role != "target"]
     passes: dict[str, Forward] = {}
     # A spread target is read last, into the memory that its drafts leave free.

@@ -12,18 +12,31 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from .chain import add_level, pick, stops
+from .chain import REQUEST, add_level, pick, stops
 from .compiling import compiled
 from .llama_pass import check_ids, describe, layer_scratch_floats
 from .product import begin_pass, pass_floats, temp_floats
-from .records import Columns
+from .records import (
+    CACHES,
+    FLOAT,
+    FLOATS,
+    FLOATS_2D,
+    INTEGER,
+    INTEGERS,
+    KERNELS,
+    ROWS,
+    SIZES,
+    WEIGHTS,
+    Columns,
+    tuple_type,
+)
 from .team import threads
 from .vectors import BLOCK, call, copy, exp, round_up
 
 EXP_LIMIT = np.float32(80)  # limit of the argument of `exp`, which overflows above 87
 
 
-@compiled
+@compiled(KERNELS, SIZES, WEIGHTS, CACHES, ROWS, *[INTEGER] * 6)
 def forward(kernels, sizes, weights, caches, rows, start, causal, states, state_width, hidden_states, logits):
     """Compute the slots' normed hidden states [slots, hidden] and logits [slots, width], both float32.
 
@@ -75,7 +88,7 @@ def forward(kernels, sizes, weights, caches, rows, start, causal, states, state_
     return scratch, columns.new, columns.prefix, columns.branch, columns.counts
 
 
-@compiled
+@compiled(KERNELS, SIZES, INTEGER, INTEGERS, INTEGERS, FLOATS_2D, INTEGER)
 def medusa(kernels, sizes, state, blocks, scales, biases, logits):
     """Compute the heads' logits [slots, width], float32, after one token.
 
@@ -119,6 +132,9 @@ class Markov(NamedTuple):
     rounded: int
 
 
+MARKOV = tuple_type(Markov, INTEGER, FLOATS_2D, INTEGER, INTEGER, FLOATS, FLOAT, INTEGER, INTEGER)
+
+
 @njit(error_model="numpy")
 def add_bias(markov, embeddings, logits, out, temp):
     """Compute out [rows, width] = logits [width] + the Markov head's bias.
@@ -137,7 +153,7 @@ def add_bias(markov, embeddings, logits, out, temp):
             out[i, j] += logits[j]
 
 
-@compiled
+@compiled(MARKOV, FLOATS, FLOATS, INTEGER, FLOATS_2D)
 def slot(markov, hidden, logits, previous, out):
     """Write a slot's logits after the token `previous` to `out` [1, width]; return the confidence in its token."""
     embedding, width, confidence = markov.table[previous], len(hidden), markov.proj_bias
@@ -150,7 +166,7 @@ def slot(markov, hidden, logits, previous, out):
     return 1 / (1 + np.exp(-confidence)), temp[:1]
 
 
-@compiled
+@compiled(MARKOV, FLOATS_2D, FLOATS_2D, INTEGER, INTEGER, REQUEST)
 def chain(markov, hidden, logits, first, previous, request):
     """Draft from the slots from `first` on, each after the token drafted before it, the first after `previous`.
 
@@ -173,7 +189,7 @@ def chain(markov, hidden, logits, first, previous, request):
         previous = token
 
 
-@compiled
+@compiled(MARKOV, FLOATS_2D, INTEGER, INTEGER, INTEGER, REQUEST)
 def tree(markov, logits, anchor, branches, rows, request):
     """Draft a tree from the slots after the token `anchor`, one level per slot, as `chain.tree` does.
 

@@ -14,7 +14,24 @@ from numba import njit
 from ..core.lm import DraftRequest
 from .compiling import REASSOCIATED, compiled
 from .llama_pass import forward
-from .records import Caches, Columns, Outputs, Pipeline, Rows
+from .records import (
+    CACHES,
+    FLOAT,
+    FLOATS_2D,
+    INTEGER,
+    INTEGERS,
+    KERNELS,
+    NUMBER,
+    ROTATIONS,
+    SIZES,
+    WEIGHTS,
+    Caches,
+    Columns,
+    Outputs,
+    Pipeline,
+    Rows,
+    tuple_type,
+)
 from .vectors import call, copy, exp, maximum
 
 NO_NOISE, ALL_IDS = np.empty((0, 0), np.float32), np.empty(0, np.int64)
@@ -39,6 +56,10 @@ class CompiledRequest(NamedTuple):
             request.max_tokens, request.output_vocab, np.float32(request.scores.scale), NO_NOISE if noise is None else noise.numpy(),
             ALL_IDS if ids is None else ids.numpy(), np.array(request.stop.floors, np.float64), float(request.reach),
         )  # fmt: skip
+
+
+REQUEST = tuple_type(CompiledRequest, INTEGER, INTEGER, FLOAT, FLOATS_2D, INTEGERS, NUMBER[::1], NUMBER)
+TEXT = KERNELS, SIZES, WEIGHTS, CACHES, INTEGERS, INTEGER, ROTATIONS, INTEGERS
 
 
 @njit(error_model="numpy")
@@ -183,7 +204,7 @@ def forward_chain(kernels, sizes, weights, caches, ids, start, rotations, taps, 
     return forward(kernels, sizes, weights, caches, rows, columns, outputs, pipeline)
 
 
-@compiled
+@compiled(*TEXT, REQUEST)
 def chain(kernels, sizes, weights, caches, ids, start, rotations, taps, request):
     """Read `ids` [n] after `start` tokens of the cache, then draft. Returns tokens and confidences, [drafted] each.
 
@@ -207,7 +228,7 @@ def chain(kernels, sizes, weights, caches, ids, start, rotations, taps, request)
         ids = tokens[count - 1 : count]
 
 
-@compiled
+@compiled(*TEXT, INTEGER, INTEGER, REQUEST)
 def tree(kernels, sizes, weights, caches, ids, start, rotations, taps, branches, rows, request):
     """Read `ids` [n] after `start` tokens of the cache, then draft a tree, one pass per level.
 

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from numba import config, njit, types
+from numba import config, extending, njit, types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserWideCacheLocator
 from numba.core.ccallback import CFunc
 
@@ -24,6 +25,10 @@ from ..core import folders
 
 INTEGER = types.int64  # a size, a flag or an address
 ORDERED = {"nnan", "ninf", "nsz", "contract"}  # the order of additions is kept
+intrinsic: Callable[[Callable], Callable[..., Any]] = extending.intrinsic  # with a type: the first parameter is hidden
+FUNCTIONS: dict[
+    str, Callable[[], object]
+] = {}  # every function of this package by name, such as "attend.attend": compiles it
 REASSOCIATED = ORDERED | {"reassoc", "arcp"}  # for sums over one row: the compiler chooses the order at compilation
 
 
@@ -108,13 +113,24 @@ def kernel(integers: int, floats: int = 0, fastmath=ORDERED) -> Callable:
             callback.compile()
             return callback
 
+        FUNCTIONS[_name(function)] = compiled
         return compiled
 
     return decorate
 
 
-def compiled(function: Callable) -> Callable:
-    """Compile a function for the types of its arguments. It releases the GIL."""
-    dispatcher = njit(nogil=True, error_model="numpy")(function)
-    _cache_on_disk(dispatcher, function)
-    return dispatcher
+def compiled(*arguments: types.Type) -> Callable:
+    """Return a decorator for functions with arguments of these types. It compiles a function at the first call. The function
+    releases the GIL."""
+
+    def decorate(function):
+        dispatcher = njit(nogil=True, error_model="numpy")(function)
+        _cache_on_disk(dispatcher, function)
+        FUNCTIONS[_name(function)] = lambda: dispatcher.compile(arguments)
+        return dispatcher
+
+    return decorate
+
+
+def _name(function: Callable) -> str:
+    return f"{function.__module__.rpartition('.')[2]}.{function.__name__}"

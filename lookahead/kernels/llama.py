@@ -43,8 +43,11 @@ def _padded(bias: torch.Tensor | None) -> np.ndarray | None:
     return None if bias is None else pad(bias.float(), (0, -len(bias) % BLOCK)).numpy()
 
 
-def prepare(dtype: torch.dtype) -> None:
-    """Compile the functions that passes in a number format need. Takes seconds the first time."""
+def prepare(dtype: torch.dtype, report: Callable[[int, int], None] = lambda done, count: None) -> None:
+    """Compile the functions that passes in a number format need. Takes seconds the first time; see `compile_all`."""
+    from .first_start import compile_all
+
+    compile_all(dtype, report)
     llama_pass.addresses(storage_format(dtype))
     attend.move_columns()
 

@@ -16,7 +16,7 @@ from . import attend, product, team
 from .compiling import compiled, kernel
 from .elementwise import add, add_bias, apply_rope, gate, norm, read, scale, store
 from .product import pass_at
-from .records import Kernels
+from .records import CACHES, COLUMNS, KERNELS, OUTPUTS, PIPELINE, ROWS, SIZES, WEIGHTS, Kernels
 from .vectors import BLOCK, call, integers_at, round_up
 
 
@@ -35,8 +35,17 @@ def layer_scratch_floats(sizes, n, context_rows, input_width, max_columns, threa
 
 
 @njit(error_model="numpy")
+def columns_end(columns):
+    """Return the number of columns up to the last of the rows' own ones."""
+    end = np.int64(0)
+    for i in range(len(columns.new)):
+        end = max(end, columns.new[i] + 1)
+    return end
+
+
+@njit(error_model="numpy")
 def describe(pass_, kernels, sizes, weights, caches, rows, columns):
-    """Write what the layers of a pass read to its `PASS`. The caller keeps all arrays alive until the pass ends."""
+    """Fill the `PASS` of a pass with layers. The caller keeps all arrays alive until the pass ends."""
     this = pass_at(pass_)
     this.add_bias, this.scale, this.norm, this.add, this.gate = (
         kernels.add_bias, kernels.scale, kernels.norm, kernels.add, kernels.gate,
@@ -64,7 +73,7 @@ def describe(pass_, kernels, sizes, weights, caches, rows, columns):
     this.prefix, this.counts, this.max_columns = (
         columns.prefix.ctypes.data,
         columns.counts.ctypes.data,
-        columns.new.max() + 1,
+        columns_end(columns),
     )
     this.branch, this.branch_stride = columns.branch.ctypes.data, columns.branch.shape[1]
 
@@ -102,7 +111,8 @@ def layer(pass_, number, norm, x_, input_width, scratch_):
     this = pass_at(pass_)
     n, hidden, rounded, eps, context_rows = this.n, this.hidden, this.rounded, this.eps, this.context_rows
     all_rows, heads, kv, dim, inner = context_rows + n, this.heads, this.kv_heads, this.head_dim, this.inner
-    window, unrotated = carray(integers_at(this.special), (number + 1, 2))[number]
+    special = carray(integers_at(this.special), (number + 1, 2))
+    window, unrotated = special[number, 0], special[number, 1]
     buffers = carray(integers_at(this.buffers), (this.texts, this.layers, 2))
     capacities, ends = carray(integers_at(this.capacities), this.texts), carray(integers_at(this.ends), this.texts)
     columns, width, padded_gate_up = carray(integers_at(this.new), all_rows), heads * dim, round_up(2 * inner, BLOCK)
@@ -116,7 +126,9 @@ def layer(pass_, number, norm, x_, input_width, scratch_):
     gated_ = gate_up_ + 4 * gate_up
     projected_ = gated_ + 4 * gated
     scores_ = projected_ + 4 * projected
-    _multiply(this, pass_, number, 0, h_, qkv_, all_rows, input_width, padded_qkv)
+    # numba would compile a function again for each constant argument.
+    qkv_index, out_index, gate_up_index, down_index = np.int64(0), np.int64(1), np.int64(2), np.int64(3)
+    _multiply(this, pass_, number, qkv_index, h_, qkv_, all_rows, input_width, padded_qkv)
     head_norms = this.head_norms + 8 * number * dim
     for i in range(all_rows if this.head_norm_count else 0):
         row = qkv_ + 4 * i * padded_qkv
@@ -134,7 +146,7 @@ def layer(pass_, number, norm, x_, input_width, scratch_):
         team.wait(this.previous, number + 1)
     if this.counter:
         team.store(this.counter, number + 1)
-    first = 0
+    first = np.int64(0)
     for text in range(this.texts):
         keys, values, stop = buffers[text, number, 0], buffers[text, number, 1], ends[text]
         queries_, output_ = qkv_ + 4 * (context_rows + first) * padded_qkv, h_ + 4 * first * width
@@ -142,20 +154,21 @@ def layer(pass_, number, norm, x_, input_width, scratch_):
             this, queries_, padded_qkv, keys, values, capacities[text], output_, scores_, first, stop, window
         )
         first = stop
-    _multiply(this, pass_, number, 1, h_, projected_, n, width, padded_hidden)
+    _multiply(this, pass_, number, out_index, h_, projected_, n, width, padded_hidden)
     _add_residual(this, x_, projected_, padded_hidden)
     call(this.norm, (x_, this.norms + 4 * norm * hidden, h_, n, hidden, rounded, eps))
-    _multiply(this, pass_, number, 2, h_, gate_up_, n, hidden, padded_gate_up)
+    _multiply(this, pass_, number, gate_up_index, h_, gate_up_, n, hidden, padded_gate_up)
     call(this.gate, (gate_up_, gated_, n, inner, padded_gate_up, rounded))
-    _multiply(this, pass_, number, 3, gated_, projected_, n, inner, padded_hidden)
+    _multiply(this, pass_, number, down_index, gated_, projected_, n, inner, padded_hidden)
     _add_residual(this, x_, projected_, padded_hidden)
 
 
 @njit(error_model="numpy")
 def check_ids(ids, vocab):
     """Raise `IndexError` if an id is not in the vocabulary."""
-    if ids.min() < 0 or ids.max() >= vocab:
-        raise IndexError("a token id is not in the model's vocabulary")
+    for i in range(len(ids)):
+        if ids[i] < 0 or ids[i] >= vocab:
+            raise IndexError("a token id is not in the model's vocabulary")
 
 
 @njit(error_model="numpy")
@@ -170,7 +183,7 @@ def store_states(kernels, sizes, x_, n, ends, outputs, tap):
         call(kernels.store, (x_ + 4 * row * hidden, address, hidden, sizes.rounded))
 
 
-@compiled
+@compiled(KERNELS, SIZES, WEIGHTS, CACHES, ROWS, COLUMNS, OUTPUTS, PIPELINE)
 def forward(kernels, sizes, weights, caches, rows, columns, outputs, pipeline):
     """Compute a pass over rows of texts. Weights end with the output head. Raises `IndexError` for unknown ids."""
     hidden, vocab, rounded, eps, taps = sizes.hidden, sizes.vocab, sizes.rounded, sizes.eps, outputs.taps
@@ -178,7 +191,7 @@ def forward(kernels, sizes, weights, caches, rows, columns, outputs, pipeline):
     check_ids(ids, vocab)
     padded_vocab, count = round_up(vocab, BLOCK), team.threads(kernels)
     pass_floats = product.pass_floats(count, n, sizes.max_inputs)
-    layer_floats = sum(layer_scratch_floats(sizes, n, np.int64(0), hidden, columns.new.max() + 1, count))
+    layer_floats = sum(layer_scratch_floats(sizes, n, np.int64(0), hidden, columns_end(columns), count))
     # numba frees an array after its last use, even if its address is still in use. So this function returns it.
     scratch = np.empty(pass_floats + n * hidden + outputs.rows * padded_vocab + layer_floats, np.float32)
     pass_ = np.int64(scratch.ctypes.data)
@@ -199,8 +212,9 @@ def forward(kernels, sizes, weights, caches, rows, columns, outputs, pipeline):
             if taps[tap] == i + 1 < layers:
                 store_states(kernels, sizes, x_, n, caches.ends, outputs, tap)
     start, count = outputs.first, outputs.rows
-    if (taps == layers).any():  # the normed states of all rows
-        start, count = 0, n
+    for tap in range(len(taps)):
+        if taps[tap] == layers:  # the normed states of all rows
+            start, count = 0, n
     last_norm = weights.norms[2 * layers].ctypes.data
     call(kernels.norm, (x_ + 4 * start * hidden, last_norm, h_, count, hidden, rounded, eps))
     for tap in range(len(taps)):

@@ -11,10 +11,20 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numba import types
 
 from ..core.tree import ancestors, is_chain
 from ..model.heads.shape import HeadShape
 from ..model.shape import Shape
+
+INTEGER, FLOAT, NUMBER = types.int64, types.float32, types.float64
+INTEGERS, INTEGERS_2D, INTEGERS_3D = INTEGER[::1], INTEGER[:, ::1], INTEGER[:, :, ::1]
+FLOATS, FLOATS_2D, FLOATS_3D = FLOAT[::1], FLOAT[:, ::1], FLOAT[:, :, ::1]
+
+
+def tuple_type(cls: type, *kinds: types.Type) -> types.Type:
+    """Return the type of a named tuple in compiled code."""
+    return types.BaseTuple.from_types(kinds, cls)
 
 
 class Kernels(NamedTuple):
@@ -45,7 +55,7 @@ def _record(integers: str, floats: str = "") -> np.dtype:
     return np.dtype([(name, np.int64) for name in integers.split()] + [(name, np.float32) for name in floats.split()])
 
 
-# What a layer reads: a `Kernels`, the memory of the threads, and the numbers and addresses of the other tuples below. Compiled code
+# The record of a pass for its layers: a `Kernels`, the memory of the threads, and the numbers and addresses of the other tuples below. Compiled code
 # passes its address, because a function that takes the tuples is compiled again in each of its callers.
 PASS = _record(
     """
@@ -239,3 +249,15 @@ class Pipeline(NamedTuple):
 
 
 NOT_PIPELINED = Pipeline(0, 0)
+
+
+# The types of these tuples, which the decorator `compiled` takes.
+KERNELS = tuple_type(Kernels, *[INTEGER] * len(Kernels._fields))
+SIZES = tuple_type(Sizes, *[INTEGER] * 9, *[FLOAT] * 5)
+WEIGHTS = tuple_type(PackedWeights, INTEGER, FLOATS_2D, FLOATS_3D, *[INTEGERS_2D] * 4)
+CACHES = tuple_type(Caches, INTEGERS_3D, INTEGERS, INTEGERS)
+ROWS = tuple_type(Rows, INTEGERS, FLOATS_2D, FLOATS_2D)
+COLUMNS = tuple_type(Columns, INTEGERS, INTEGERS, INTEGERS_2D, INTEGERS)
+ROTATIONS = tuple_type(Rotations, FLOATS_2D, FLOATS_2D)
+OUTPUTS = tuple_type(Outputs, *[INTEGER] * 3, INTEGERS, INTEGERS)
+PIPELINE = tuple_type(Pipeline, INTEGER, INTEGER)

@@ -9,11 +9,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .chain import add_level, chain_columns, empty_columns, pick, prepare_level, stops
+from .chain import REQUEST, add_level, chain_columns, empty_columns, pick, prepare_level, stops
 from .compiling import compiled
-from .llama_pass import check_ids, describe, layer_scratch_floats
+from .llama_pass import check_ids, columns_end, describe, layer_scratch_floats
 from .product import begin_pass, pass_floats
-from .records import Rows
+from .records import (
+    CACHES,
+    COLUMNS,
+    FLOATS,
+    FLOATS_2D,
+    INTEGER,
+    KERNELS,
+    ROTATIONS,
+    ROWS,
+    SIZES,
+    WEIGHTS,
+    Rows,
+    tuple_type,
+)
 from .team import threads
 from .vectors import BLOCK, call, copy, round_up
 
@@ -30,7 +43,11 @@ class Form(NamedTuple):
     output_normed: int
 
 
-@compiled
+NETWORK = KERNELS, SIZES, tuple_type(Form, *[INTEGER] * 3), WEIGHTS, CACHES
+TEXT = FLOATS_2D, FLOATS, INTEGER, ROTATIONS
+
+
+@compiled(*NETWORK, ROWS, COLUMNS, *[INTEGER] * 5)
 def forward(kernels, sizes, form, weights, caches, rows, columns, inputs, state_width, features, first, logits):
     """Compute the rows' features [n, hidden], and logits [rows, width] of the rows from `first` on.
 
@@ -47,7 +64,7 @@ def forward(kernels, sizes, form, weights, caches, rows, columns, inputs, state_
     fc, fc_scales = weights.blocks[1, 0], weights.scales[1, 0]
     count = threads(kernels)
     memory = pass_floats(count, n, sizes.max_inputs)
-    layer_floats = sum(layer_scratch_floats(sizes, n, np.int64(0), 2 * hidden, columns.new.max() + 1, count))
+    layer_floats = sum(layer_scratch_floats(sizes, n, np.int64(0), 2 * hidden, columns_end(columns), count))
     scratch = np.empty(memory + n * (state_width + padded_hidden + hidden) + layer_floats, np.float32)
     pass_ = np.int64(scratch.ctypes.data)
     begin_pass(kernels, count, pass_, n, sizes.max_inputs)
@@ -87,7 +104,7 @@ def forward(kernels, sizes, form, weights, caches, rows, columns, inputs, state_
     return scratch
 
 
-@compiled
+@compiled(*NETWORK, *TEXT, REQUEST)
 def chain(kernels, sizes, form, weights, caches, feature, logits, start, rotations, request):
     """Draft after a text of `start` tokens. Its last token has the feature [1, hidden] and the logits [output_vocab].
 
@@ -116,7 +133,7 @@ def chain(kernels, sizes, form, weights, caches, feature, logits, start, rotatio
         )  # fmt: skip
 
 
-@compiled
+@compiled(*NETWORK, *TEXT, INTEGER, INTEGER, REQUEST)
 def tree(kernels, sizes, form, weights, caches, feature, logits, start, rotations, branches, rows, request):
     """Draft a tree after the same text, as `chain.tree` does. The cache must have capacity for `rows` columns."""
     max_tokens, output_vocab = request.max_tokens, request.output_vocab

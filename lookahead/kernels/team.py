@@ -19,9 +19,8 @@ import threading
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.extending import intrinsic
 
-from .compiling import INTEGER, compiled
+from .compiling import INTEGER, compiled, intrinsic
 from .vectors import call
 
 POSIX = os.name == "posix"  # other systems have no pipes that compiled code can read, so they have no helpers
@@ -157,7 +156,7 @@ def _take_units(team, thread, count):
             took = True
 
 
-@compiled
+@compiled(INTEGER, INTEGER, INTEGER)
 def _help(team, thread, pipe):
     """Compute units of all jobs. Does not return. `pipe` is the file from which a byte wakes this helper."""
     polls, line = 0, team + ASLEEP + LINE * thread

@@ -16,9 +16,8 @@ from functools import lru_cache
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
-from .compiling import INTEGER
+from .compiling import INTEGER, intrinsic
 from .large_pages import in_large_pages
 from .vectors import BLOCK, FEATURES, round_up
 

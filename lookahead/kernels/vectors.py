@@ -25,10 +25,10 @@ from llvmlite import ir
 from llvmlite.binding import get_host_cpu_name
 from numba import carray, config, njit, types
 from numba.core.codegen import get_host_cpu_features  # empty if LLVM cannot detect them
-from numba.extending import intrinsic, register_jitable
+from numba.extending import register_jitable
 
 from ..model.shape import Shape
-from .compiling import INTEGER
+from .compiling import INTEGER, intrinsic
 from .large_pages import LINE
 
 FEATURES = config.CPU_FEATURES or get_host_cpu_features()  # NUMBA_CPU_FEATURES and NUMBA_CPU_NAME override them

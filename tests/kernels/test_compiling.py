@@ -26,7 +26,7 @@ def compiled_results():
 
     out = np.zeros(1, np.int64)
     compiling.kernel(2)(put)().ctypes(out.ctypes.data, 6)
-    return int(out[0]), compiling.compiled(twice)(3)
+    return int(out[0]), compiling.compiled(compiling.INTEGER)(twice)(3)
 
 
 @pytest.fixture

@@ -1,0 +1,79 @@
+"""The first start on a processor compiles all functions, in several processes, and later starts compile nothing."""
+
+import io
+import subprocess
+import sys
+from collections import deque
+
+import pytest
+import torch
+from conftest import emitted
+
+import lookahead
+from lookahead.core import processor
+from lookahead.kernels import block_pass, chain, compiling, first_start, llama_pass, recursive_pass
+
+
+@pytest.fixture
+def work(monkeypatch, tmp_path):
+    """Functions that only record their names, an empty cache, and two cores."""
+    compiled = []
+    functions = {name: lambda name=name: compiled.append(name) for name in compiling.FUNCTIONS}
+    monkeypatch.setattr(compiling, "FUNCTIONS", functions)
+    monkeypatch.setattr(compiling, "cache_folders", lambda: iter([tmp_path]))
+    monkeypatch.setattr(processor, "cores", lambda: 2)
+    return compiled
+
+
+def test_each_function_is_compiled_once_and_the_next_start_compiles_none(work, monkeypatch):
+    elsewhere, reports = [], []
+
+    def compile_elsewhere(waiting, finished):
+        for name in first_start._taken(waiting):
+            elsewhere.append(name)
+            finished(name)
+        return True
+
+    monkeypatch.setattr(first_start, "_compile_elsewhere", compile_elsewhere)
+    first_start.compile_all(torch.bfloat16, lambda *report: reports.append(report))
+    names = first_start.names(torch.bfloat16)
+    assert sorted([*work, *elsewhere]) == sorted(names)
+    assert sorted(reports) == [(i + 1, len(names)) for i in range(len(names))]
+    work.clear()
+    first_start.compile_all(torch.bfloat16)
+    assert not work
+
+
+@pytest.mark.parametrize("command", [["-c", "print('other')"], ["-c", "import sys; sys.exit(1)"], None])
+def test_a_process_that_fails_compiles_nothing(monkeypatch, command):
+    python, popen, compiled = sys.executable, subprocess.Popen, []
+    arguments = [python, *command] if command else ["/nowhere"]
+    monkeypatch.setattr(first_start.subprocess, "Popen", lambda _, **options: popen(arguments, **options))
+    assert not first_start._compile_elsewhere(deque(["attend.attend", "chain.tree"]), compiled.append)
+    assert not compiled
+
+
+def test_functions_that_are_missing_are_compiled_at_the_next_start(work, monkeypatch):
+    monkeypatch.setattr(first_start, "_compile_elsewhere", lambda waiting, finished: False)
+    for _ in range(2):
+        first_start.compile_all(torch.bfloat16)
+        assert sorted(work) == sorted(first_start.names(torch.bfloat16))
+        work.clear()
+
+
+def test_another_process_compiles_the_functions_that_it_reads(work, capsys):
+    first_start.main(io.StringIO("attend.attend\nchain.tree\n"))
+    assert work == ["attend.attend", "chain.tree"] and capsys.readouterr().out == "attend.attend\nchain.tree\n"
+
+
+@pytest.mark.models
+def test_no_call_compiles_a_function_again(models):
+    """Arguments of other types than declared would be compiled at the first race."""
+    for method in ("draft", "tree", "eagle", "eagle-tree", "mtp", "block", "medusa", "self"):
+        emitted(lookahead.decode(models, "Once upon a time", method=method, max_new_tokens=8))
+    for module in (llama_pass, chain, recursive_pass, block_pass):
+        name = module.__name__.rpartition(".")[2]
+        for function in [
+            vars(module)[key.partition(".")[2]] for key in compiling.FUNCTIONS if key.startswith(f"{name}.")
+        ]:
+            assert len(getattr(function, "signatures", [1])) <= 1, function

@@ -216,7 +216,6 @@ def test_it_plays_and_shows_the_progress(chromium, waiting, width, scheme, query
 
 
 @pytest.mark.browser
-@pytest.mark.timed
 def test_a_loading_page_becomes_the_app(chromium, tmp_path):
     server = App(tmp_path, ready=False, LOOKAHEAD_CACHE=str(tmp_path / "cache"))  # it must measure everything first
     try:

@@ -25,7 +25,7 @@ from lookahead.servers.engines import Engine, EngineProcess
 from lookahead.servers.load import SIDES, Block, blocks, rounds_of
 from lookahead.servers.race import ServerRace
 
-pytestmark = [pytest.mark.engines, pytest.mark.timed, pytest.mark.timeout(1500)]  # the first test may install vLLM
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(1500)]  # the first test may wait until vLLM is installed
 MAX_TOKENS, TOGETHER, PREFIX = 32, 4, 0.9
 PROMPTS = [Question(s.id, s.category, s.prompt, s.chat) for s in BENCH if not s.options][:8]
 NAMES, THINGS, VERBS = ("Anna", "Ben"), ("frog", "kite", "cake"), ("found", "lost")
@@ -59,10 +59,10 @@ def servers():
 
 @pytest.fixture(scope="module")
 def ours():
-    """Our engine in the same number format."""
+    """Our target in the same number format."""
     before = os.environ.get("LOOKAHEAD_DTYPE")
     os.environ["LOOKAHEAD_DTYPE"] = "float32"
-    yield lookahead.load("pocket")
+    yield lookahead.load(locations("pocket")["target"])
     os.environ.pop("LOOKAHEAD_DTYPE") if before is None else os.environ.update(LOOKAHEAD_DTYPE=before)
 
 

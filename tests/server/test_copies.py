@@ -10,7 +10,7 @@ import threading
 import time
 import urllib.request
 from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import pytest
 import yaml
@@ -34,13 +34,12 @@ def proxy():
     return shutil.which("haproxy") or pytest.skip("haproxy is not installed, and cannot be installed here")
 
 
-@contextmanager
-def copies(proxy, tmp_path):
-    """Start two copies and the proxy. Yields the proxy's port, and the copies by their cookie."""
+@pytest.fixture(scope="module")
+def started(proxy, tmp_path_factory):
+    """Two running copies and the proxy: the proxy's port, and the copies by their cookie."""
     both = {}
     for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        both[name] = App(tmp_path / name, ready=False)  # both start now
+        both[name] = App(tmp_path_factory.mktemp(name), ready=False)  # both start now
     port = free_port()
     variables = {"BIND": f"127.0.0.1:{port}"} | {
         f"COPY_{name.upper()}": f"127.0.0.1:{copy.port}" for name, copy in both.items()
@@ -51,7 +50,6 @@ def copies(proxy, tmp_path):
     try:
         for copy in both.values():
             copy.wait()
-        wait(lambda: copy_of(port) and both_up(port, both))
         yield port, both
     finally:
         running.terminate()
@@ -59,6 +57,17 @@ def copies(proxy, tmp_path):
         for copy in both.values():
             with suppress(Exception):
                 copy.stop()
+
+
+@pytest.fixture
+def copies(started, tmp_path):
+    """The proxy's port and the copies, when both are up. A copy that another test has killed starts again."""
+    port, both = started
+    for name, copy in both.items():
+        if copy.process.poll() is not None:
+            both[name] = App(tmp_path, copy.port)
+    wait(lambda: both_up(port, both))
+    return port, both
 
 
 def wait(true, seconds=30):
@@ -127,73 +136,68 @@ def test_the_configuration_is_complete():
     assert set(compose["services"]["proxy"]["environment"]) == {"BIND", *(f"COPY_{name.upper()}" for name in served)}
 
 
-def test_forty_visitors_and_a_copy_that_is_killed(proxy, tmp_path):
-    with copies(proxy, tmp_path) as (port, both):
-        visits = lesson(port)
-        assert not unfinished(visits)
-        assert min(Counter(visit.copy for visit in visits).values()) >= VISITORS / 4, "both have computed"
+def test_copies_can_be_restarted_one_after_the_other(copies, tmp_path):
+    """A copy that must end refuses no visitor, because the proxy sends no new ones."""
+    port, both = copies
+    for name in both:
 
-        def kill(visits):
-            wait(lambda: sum(complete(visit) for visit in visits) >= 4, 60)
-            both["one"].process.kill()
+        def restart(visits, name=name):
+            wait(lambda: sum(map(complete, visits)) >= 4, 60)
+            assert both[name].stop() == 0
+            both[name] = App(tmp_path, both[name].port)
 
-        visits = lesson(port, kill)
-        others = [visit for visit in visits if visit.copy != "one"]
-        assert len(others) >= VISITORS / 4 and all(map(complete, others)), "the other copy is not affected"
-        lost = [visit for visit in visits if not complete(visit)]
-        assert {visit.copy for visit in lost} == {"one"} and len(lost) < len(visits) - len(others), (
-            "some had already ended"
-        )
-        # A visitor of the killed copy returns with its cookie, and the other copy computes the race.
-        wait(lambda: copy_of(port) == "two")
-        for visit in lost[:3]:
-            back = Caller(port, patience_s=60, cookie="lookahead-copy=one", **race_request(visit.number))
-            assert json.dumps(back.result()) and back.copy == "two"
+        visits = lesson(port, restart)
+        assert not unfinished(visit for visit in visits if visit.copy != name)
+        wait(lambda: both_up(port, both))
+    visits = lesson(port)
+    assert not unfinished(visits)
+    assert min(Counter(visit.copy for visit in visits).values()) >= VISITORS / 4, "both have computed"
+
+
+def test_forty_visitors_and_a_copy_that_is_killed(copies):
+    port, both = copies
+
+    def kill(visits):
+        wait(lambda: sum(complete(visit) for visit in visits) >= 4, 60)
+        both["one"].process.kill()
+
+    visits = lesson(port, kill)
+    others = [visit for visit in visits if visit.copy != "one"]
+    assert len(others) >= VISITORS / 4 and all(map(complete, others)), "the other copy is not affected"
+    lost = [visit for visit in visits if not complete(visit)]
+    assert {visit.copy for visit in lost} == {"one"} and len(lost) < len(visits) - len(others), "some had already ended"
+    # A visitor of the killed copy returns with its cookie, and the other copy computes the race.
+    wait(lambda: copy_of(port) == "two")
+    for visit in lost[:3]:
+        back = Caller(port, patience_s=60, cookie="lookahead-copy=one", **race_request(visit.number))
+        assert json.dumps(back.result()) and back.copy == "two"
 
 
 @pytest.mark.browser
-def test_a_page_whose_copy_is_killed_continues_on_the_other(proxy, chromium, tmp_path):
+def test_a_page_whose_copy_is_killed_continues_on_the_other(copies, chromium):
     """The proxy changes the copy immediately. The page reloads, shows the received events, and races again."""
-    with copies(proxy, tmp_path) as (port, both):
-        context = chromium.new_context()
-        page = context.new_page()
-        page.goto(f"http://127.0.0.1:{port}/")
-        until(page, f"!!window.lookahead && !!{STATE}.run")
-        (first,) = (cookie["value"] for cookie in context.cookies() if cookie["name"] == "lookahead-copy")
-        page.get_by_label("Prompt", exact=True).fill(ENDLESS)
-        page.get_by_role("button", name="more", exact=True).click()
-        page.get_by_label("new tokens, at most").fill("900")
-        page.get_by_role("button", name="Race", exact=True).click()
-        until(page, f"{STATE}.run !== 'recording-story' && {STATE}.received > 40")
-        before = page.evaluate(STATE)
-        both[first].process.kill()
-        page.locator(".la-statustext", has_text="Restored after a reload. The run ended early.").wait_for(
-            timeout=60_000
-        )
-        shown = page.evaluate(STATE)
-        assert shown["run"] == before["run"] and "server was restarted" in shown["error"]
-        for lane, earlier in zip(shown["lanes"], before["lanes"], strict=True):
-            assert lane["text"].startswith(earlier["text"]) and lane["tokens"] > 10
-        (second,) = (cookie["value"] for cookie in context.cookies() if cookie["name"] == "lookahead-copy")
-        assert {first, second} == set(both)
-        page.get_by_label("Prompt", exact=True).fill("The dog")
-        page.get_by_role("button", name="Race", exact=True).click()
-        until(page, f"{STATE}.done && {STATE}.run !== {json.dumps(before['run'])}", 60)
-        assert page.evaluate(STATE)["error"] is None
-        context.close()
-
-
-def test_copies_can_be_restarted_one_after_the_other(proxy, tmp_path):
-    """A copy that must end refuses no visitor, because the proxy sends no new ones."""
-    with copies(proxy, tmp_path) as (port, both):
-        for name in both:
-
-            def restart(visits, name=name):
-                wait(lambda: sum(map(complete, visits)) >= 4, 60)
-                assert both[name].stop() == 0
-                both[name] = App(tmp_path / name, both[name].port)
-
-            visits = lesson(port, restart)
-            assert not unfinished(visit for visit in visits if visit.copy != name)
-            wait(lambda: both_up(port, both))
-        assert not unfinished(lesson(port))
+    port, both = copies
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(f"http://127.0.0.1:{port}/")
+    until(page, f"!!window.lookahead && !!{STATE}.run")
+    (first,) = (cookie["value"] for cookie in context.cookies() if cookie["name"] == "lookahead-copy")
+    page.get_by_label("Prompt", exact=True).fill(ENDLESS)
+    page.get_by_role("button", name="more", exact=True).click()
+    page.get_by_label("new tokens, at most").fill("900")
+    page.get_by_role("button", name="Race", exact=True).click()
+    until(page, f"{STATE}.run !== 'recording-story' && {STATE}.received > 40")
+    before = page.evaluate(STATE)
+    both[first].process.kill()
+    page.locator(".la-statustext", has_text="Restored after a reload. The run ended early.").wait_for(timeout=60_000)
+    shown = page.evaluate(STATE)
+    assert shown["run"] == before["run"] and "server was restarted" in shown["error"]
+    for lane, earlier in zip(shown["lanes"], before["lanes"], strict=True):
+        assert lane["text"].startswith(earlier["text"]) and lane["tokens"] > 10
+    (second,) = (cookie["value"] for cookie in context.cookies() if cookie["name"] == "lookahead-copy")
+    assert {first, second} == set(both)
+    page.get_by_label("Prompt", exact=True).fill("The dog")
+    page.get_by_role("button", name="Race", exact=True).click()
+    until(page, f"{STATE}.done && {STATE}.run !== {json.dumps(before['run'])}", 60)
+    assert page.evaluate(STATE)["error"] is None
+    context.close()

@@ -21,7 +21,7 @@ from lookahead.servers.engines import Engine, EngineProcess
 
 pytestmark = pytest.mark.engines
 
-REACH_S, TOKEN_S = 0.3, 0.02  # seconds of the fake engine for a prompt, and for a token
+REACH_S, TOKEN_S = 0.15, 0.01  # seconds of the fake engine for a prompt, and for a token
 SERVER = """
 import json, sys, time
 from http.server import BaseHTTPRequestHandler, HTTPServer

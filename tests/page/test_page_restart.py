@@ -13,11 +13,12 @@ from lookahead.trace.trace import Trace
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser-1")]
 STATE = "window.lookahead.state()"
+ENDING = "Ended because this server is shutting down. The results so far are shown."
 
 
 @pytest.fixture
-def racing(chromium, tmp_path):
-    """A page in the middle of a long race, and its server."""
+def opened(chromium, tmp_path):
+    """A page with the form of a long race, and its server."""
     server = App(tmp_path)
     context = chromium.new_context()
     context.set_default_timeout(PATIENT_MS)
@@ -26,14 +27,20 @@ def racing(chromium, tmp_path):
         f"{server.url}?{urlencode({'prompt': ENDLESS, 'methods': 'self,lookahead,ngram', 'max_new_tokens': 900})}"
     )
     page.wait_for_function("window.lookahead && window.lookahead.state().run")
-    page.get_by_role("button", name="Race", exact=True).click()
-    page.wait_for_function(
-        f"!/^(recording|asked)/.test({STATE}.run) && {STATE}.lanes.length === 4 && {STATE}.lanes[1].tokens > 10"
-    )
     yield page, server
     context.close()
     server.process.kill()
     server.process.wait()
+
+
+def start_race(page):
+    """Start a race, and wait until its second lane has more than ten tokens."""
+    before = page.evaluate(STATE)["run"]
+    page.get_by_role("button", name="Race", exact=True).click()
+    page.wait_for_function(
+        f"{STATE}.run !== {json.dumps(before)} && !/^(recording|asked)/.test({STATE}.run)"
+        f" && {STATE}.lanes.length === 4 && {STATE}.lanes[1].tokens > 10"
+    )
 
 
 def saved(page, tmp_path):
@@ -44,17 +51,9 @@ def saved(page, tmp_path):
     return Trace.from_json((tmp_path / "saved.json").read_text(encoding="utf-8"))
 
 
-def races_again(page):
-    page.get_by_label("Prompt", exact=True).fill("The dog")
-    before = page.evaluate(STATE)["run"]
-    page.get_by_role("button", name="Race", exact=True).click()
-    page.wait_for_function(f"{STATE}.done && {STATE}.run !== {json.dumps(before)}")
-    shown = page.evaluate(STATE)
-    return shown["error"] is None and all(lane["finished"] for lane in shown["lanes"])
-
-
-def test_a_server_is_killed_and_started_again(racing, tmp_path):
-    page, server = racing
+def test_a_server_is_killed_and_started_again_and_stopped(opened, tmp_path):
+    page, server = opened
+    start_race(page)
     server.process.kill()
     server.process.wait()
     page.locator(".la-statustext", has_text="Connection lost: the received part is shown.").wait_for()
@@ -70,16 +69,18 @@ def test_a_server_is_killed_and_started_again(racing, tmp_path):
         assert "Restored after a reload. The run ended early." in page.inner_text(".la-statustext")
         trace = saved(page, tmp_path)
         assert [len(lane.tokens) for lane in trace.lanes] == [lane["tokens"] for lane in lost["lanes"]]
-        assert races_again(page)
+        page.get_by_role("button", name="more", exact=True).click()
+        page.get_by_label("new tokens, at most").fill("24")
+        start_race(page)
+        page.wait_for_function(f"{STATE}.done")
+        shown = page.evaluate(STATE)
+        assert shown["error"] is None and all(lane["finished"] for lane in shown["lanes"])
+        page.get_by_label("new tokens, at most").fill("900")
+        start_race(page)
     finally:
         assert again.stop() == 0
-
-
-def test_a_server_is_stopped(racing, tmp_path):
-    page, server = racing
-    assert server.stop() == 0
     page.wait_for_function(f"{STATE}.done")
     shown = page.evaluate(STATE)
-    assert shown["error"] == "Ended because this server is shutting down. The results so far are shown."
+    assert shown["error"] == ENDING
     assert shown["received"] == shown["expected"] and shown["lanes"][1]["tokens"] > 10
     assert [len(lane.tokens) for lane in saved(page, tmp_path).lanes] == [lane["tokens"] for lane in shown["lanes"]]

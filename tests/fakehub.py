@@ -157,7 +157,7 @@ def _etag(path: Path) -> str:
 def serving():
     """Run a fake hub."""
     hub = FakeHub()
-    thread = threading.Thread(target=hub.server.serve_forever, daemon=True)
+    thread = threading.Thread(target=hub.server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield hub

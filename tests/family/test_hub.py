@@ -668,19 +668,19 @@ def test_downloads_are_in_the_cache_of_huggingface_hub(fake):
     }
 
 
-def test_the_command_line_prints_one_line_for_an_error_and_downloads_a_valid_pair(fake, folders, tmp_path):
-    fake_hub = {"HF_ENDPOINT": fake.url, "HF_HUB_OFFLINE": "0", "HF_HUB_CACHE": str(tmp_path / "other")}
-    environment = {**os.environ, **fake_hub}
-    options = {"cwd": ROOT, "env": environment, "capture_output": True, "text": True, "timeout": 120, "check": False}
-    done = subprocess.run([sys.executable, "app.py", "--models", folders["openai-gpt"]], **options)
+def test_the_app_prints_one_line_for_an_error(folders):
+    command = [sys.executable, "app.py", "--models", folders["openai-gpt"]]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
     assert done.stderr.strip().startswith("lookahead: model is") and done.stderr.strip().count("\n") == 0
     assert "does not accept a cache" in done.stderr
+
+
+def test_the_command_line_downloads_a_valid_pair(fake, tmp_path, capsys):
     arguments = ["--method", "draft", "--max-new-tokens", "8", "--models", "org/target+org/draft"]
-    done = subprocess.run([sys.executable, "-m", "lookahead", "run", "Once upon", *arguments], **options)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("Once upon")
-    assert (tmp_path / "other" / "models--org--draft").is_dir()
+    assert main(["run", "Once upon", *arguments]) == 0
+    assert capsys.readouterr().out.startswith("Once upon")
+    assert (tmp_path / "cache" / "models--org--draft").is_dir()
 
 
 def test_unused_models_are_freed(fake):

@@ -1,5 +1,6 @@
 """The command line: documents on stdout, error messages on stderr, exit codes."""
 
+import io
 import json
 import os
 import shlex
@@ -15,15 +16,7 @@ from lookahead.__main__ import main
 from lookahead.family import hub, typical
 
 pytestmark = [pytest.mark.models, pytest.mark.long]
-
-
-def run(arguments, code=0):
-    """Run a command in another process."""
-    command, env = [sys.executable, *shlex.split(arguments)], {**os.environ, "HF_HUB_OFFLINE": "1"}
-    process = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, check=False)
-    assert process.returncode == code, process.stdout + process.stderr
-    assert "Traceback" not in process.stderr
-    return process
+TEXT = "naïve — 你好 🐸"
 
 
 @pytest.fixture(autouse=True)
@@ -52,10 +45,15 @@ def test_run_prints_the_text_and_the_comparison(cli):
     assert "tokens per pass" in out
 
 
-def test_run_json_is_one_trace_and_nothing_else():
-    arguments = "--method ngram --race --json --max-new-tokens 16 --option candidates=3"
-    process = run(f"-m lookahead run 'Once upon a time' {arguments}")
+def test_a_real_process_prints_one_trace_as_json_in_any_encoding():
+    arguments = ["--method", "ngram", "--race", "--json", "--max-new-tokens", "16", "--option", "candidates=3"]
+    command = [sys.executable, "-m", "lookahead", "run", TEXT, *arguments]
+    env = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    process = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, timeout=300, check=False)
+    assert process.returncode == 0 and b"Traceback" not in process.stderr, process.stderr.decode(errors="replace")
+    assert process.stdout.isascii()
     trace = lookahead.Trace.from_json(process.stdout)
+    assert trace.prompt.text == TEXT
     assert [lane.method for lane in trace.lanes] == ["naive", "ngram"]
     assert trace.lanes[1].options == {"candidates": 3}
     assert len(trace.lanes[0].tokens) == 16
@@ -70,8 +68,9 @@ def test_calibrate_json(cli, tmp_path):
     assert report["probe"]["compared"] > 0
 
 
-def test_the_number_format_is_an_option():
-    report = json.loads(run("-m lookahead calibrate --json --dtype float32").stdout)
+def test_the_number_format_is_an_option(cli, monkeypatch):
+    monkeypatch.setenv("LOOKAHEAD_DTYPE", "auto")  # restored after the test: --dtype sets it
+    report = json.loads(cli(f"calibrate --json --models {POCKET / 'target'} --dtype float32"))
     assert report["machine"]["dtype"] == "float32"
     assert report["exactness"] == "bit-exact"
     assert "has the same bits as alone" in report["probe"]["sentence"]
@@ -167,33 +166,22 @@ def test_an_invalid_prompts_file_is_reported_with_its_line(tmp_path, capsys):
     assert main(["bench", "--prompts", str(path)]) == 2
 
 
-def test_exit_code_2_from_a_real_process():
-    assert "temperature is nan" in run("-m lookahead run Once --temperature nan", code=2).stderr
-    assert "no such bundled family" in run("app.py --models nope", code=2).stderr
-
-
 def test_emoji_and_accents_are_printed(cli):
     out = cli("run 'Zo\u00eb \U0001f438 said: na\u00efve' --max-new-tokens 8")
     assert out.startswith("Zo\u00eb \U0001f438 said: na\u00efve")
 
 
 @pytest.mark.parametrize(
-    ("encoding", "arguments"),
+    ("arguments", "code", "name", "begin"),
     [
-        ("cp1252", "run 'naïve — 你好 🐸 said'"),
-        ("ascii", "run --json 'naïve — 你好 🐸'"),
-        ("cp1252", "run --method 你好 x"),
+        (["run", f"{TEXT} ran", "--max-new-tokens", "4", "--race"], 0, "stdout", "naïve — ?? ? ran"),
+        (["run", "--method", "你好", "x"], 2, "stderr", "lookahead: method is '??'"),
     ],
+    ids=["text", "error"],
 )
-def test_any_text_on_any_terminal(encoding, arguments):
-    env = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
-    command = [sys.executable, "-m", "lookahead", *shlex.split(arguments)]
-    if arguments.startswith("run") and "--method" not in arguments:
-        command += ["--max-new-tokens", "4", "--race"]
-    process = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, timeout=300)
-    assert b"Traceback" not in process.stderr, process.stderr.decode(errors="replace")
-    if "--json" in arguments:
-        assert process.stdout.isascii()
-        assert "你好 🐸" in lookahead.Trace.from_json(process.stdout.decode()).prompt.text
-    else:
-        assert process.returncode == (2 if "--method" in arguments else 0)
+def test_any_text_on_any_terminal(arguments, code, name, begin, monkeypatch):
+    terminal = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
+    monkeypatch.setattr(sys, name, terminal)
+    assert main(arguments) == code
+    terminal.flush()
+    assert terminal.buffer.getvalue().decode("cp1252").startswith(begin)

@@ -14,11 +14,11 @@ from lookahead.core.events import ModelError
 from lookahead.family import hub
 from lookahead.family import models as family_models
 from lookahead.measure.scenarios import ANSWERS
-from lookahead.page import race_tab
+from lookahead.page import build, race_tab
 from lookahead.page.models_tab import in_use
 from lookahead.server import form, loading_job
 from lookahead.server.form import RaceForm
-from lookahead.server.limits import Limits
+from lookahead.server.limits import Limits, LogSettings
 from lookahead.server.race_job import follow
 from lookahead.server.state import Families, ServerState
 
@@ -51,6 +51,13 @@ def test_a_choice_belongs_to_one_visitor_and_ends_with_the_visit(server, models,
     assert server.models_for("a", "pocket") is models, "a form names its family"
     server.forget("a")
     assert server.models_for("a") is models
+
+
+def test_the_page_names_the_limits_of_a_host(models):
+    """`test_hub` checks the pairs that they refuse."""
+    page = build(ServerState(models, Limits(loading="listed", max_model_gb=3)), LogSettings())
+    shown = json.dumps(page.get_config_file()["components"], default=str)
+    assert "This host allows the suggested pairs only. This host allows at most 3 GB" in shown
 
 
 def test_the_usual_family_is_the_default_if_it_is_loaded():

@@ -53,7 +53,10 @@ PATIENT_MS = 60_000  # timeout for pages, because the machine may be busy
 
 
 def daily(cases, parts=3):
-    """Return the cases to test: all of them, or under CI one of `parts` parts, another one on each day."""
+    """Return the cases to test: all of them, or under CI one of `parts` parts, another one on each day.
+
+    For lists within each other, the numbers of parts have no common factor. Otherwise some pairs of cases would never be tested.
+    """
     cases = list(cases)
     return cases[DAY % parts :: parts] if "CI" in os.environ else cases
 

@@ -70,11 +70,11 @@ def test_batches_are_measured_here(visit):
     section.locator(".la-answer", has_text="Measured on another machine (").wait_for()
     section.locator(".js-plotly-plot .xtick", has_text="64").wait_for()
     section.get_by_role("button", name="Measure").click()
-    rows = section.locator("tbody tr")
-    expect(rows).to_have_count(4, timeout=180_000)
-    expect(section.locator(".la-status-line").first).to_contain_text("Done.")
-    cells = [row.locator("td").all_inner_texts() for row in rows.all()]
-    assert [row[0] for row in cells] == ["1", "2", "4", "8"] and {row[-1] for row in cells} == {"yes"}
+    section.locator("tbody tr").nth(1).wait_for(timeout=180_000)
+    section.get_by_role("button", name="Stop").click()  # the measurements of larger batches take most of the time
+    expect(section.locator(".la-status-line").first).to_contain_text("Stopped. The results so far are shown.")
+    cells = [row.locator("td").all_inner_texts() for row in section.locator("tbody tr").all()]
+    assert [row[0] for row in cells[:2]] == ["1", "2"] and {row[-1] for row in cells} == {"yes"}
     assert "for one text at a time" in section.inner_text()
     expect(section.locator(".js-plotly-plot")).to_have_count(2)
     expect(section.get_by_label("show a pass of")).to_have_value(re.compile(r"\d texts?"))

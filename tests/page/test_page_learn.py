@@ -33,7 +33,7 @@ from lookahead.page.learn.widgets import (
     WhatIf,
 )
 
-pytestmark = [pytest.mark.browser, pytest.mark.long]
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser-1"), pytest.mark.long]
 ALL = {lesson.name: lesson for lesson in learn_pages()}
 FIRST = next(iter(ALL))
 
@@ -159,7 +159,7 @@ def reader(pages, request):
 READERS = sorted(zip(ALL, cycle(PRESSES)), key=lambda pair: pair[1])  # one page per way
 
 
-@pytest.mark.parametrize(("name", "reader"), daily(READERS, 2), indirect=["reader"])
+@pytest.mark.parametrize(("name", "reader"), daily(READERS), indirect=["reader"])
 def test_every_lesson_can_be_completed(reader, name):
     (page, press), lesson = reader, ALL[name]
     press(page.locator(f"#la-lesson-{name}"))
@@ -168,7 +168,10 @@ def test_every_lesson_can_be_completed(reader, name):
     widgets = [part for part in lesson.parts if not isinstance(part, str)]
     boxes.nth(len(widgets) - 1).wait_for() if widgets else None
     assert boxes.count() == len(widgets) and prose.count() == len(lesson.parts) - len(widgets)
+    bugs = daily((widget for widget in widgets if isinstance(widget, Bug)), 4)
     for i, widget in enumerate(widgets):
+        if isinstance(widget, Bug) and widget not in bugs:
+            continue  # `test_lessons` runs every bug
         boxes.nth(i).scroll_into_view_if_needed()
         use(boxes.nth(i), widget, press)
     assert violations(page) == []

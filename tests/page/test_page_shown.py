@@ -6,13 +6,14 @@ import struct
 from urllib.parse import parse_qsl
 
 import pytest
+from conftest import daily
 from playwright.sync_api import expect
 from test_page import STATE, race, state
 from test_page_access import violations
 
 from lookahead.page.learn.lessons import pages
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser-1")]
 
 
 def test_the_tour_goes_through_the_recording_and_ends_with_a_guess(visit):
@@ -164,7 +165,7 @@ LINKS = sorted({
 })  # fmt: skip
 
 
-@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("link", daily(LINKS, 2))
 def test_every_link_of_the_lessons_opens_the_race_it_names(visit, link):
     page, query = visit(link), dict(parse_qsl(link[1:]))
     if "recording" in query:

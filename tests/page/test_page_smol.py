@@ -30,6 +30,15 @@ def choose(page, name=NAME):
     page.get_by_role("option", name=name).click()
 
 
+def load(page):
+    """Choose the family, and run a short race that loads the models. Returns the state after it."""
+    choose(page)
+    page.wait_for_function(f"{STATE}.run === 'recording-{ANSWERS[0].id}'")
+    page.get_by_role("button", name="more", exact=True).click()
+    page.get_by_label("new tokens, at most").fill("8")
+    return wait_done(page, press_race(page), LOADED_MS)
+
+
 def test_smol_is_chosen_raced_in_real_time_and_linked(visit, address):
     page, other = visit(), visit()
     choose(page)
@@ -72,8 +81,7 @@ def test_smol_is_chosen_raced_in_real_time_and_linked(visit, address):
 
 def test_the_first_token_comes_at_once(visit):
     page = visit()
-    choose(page)
-    wait_done(page, press_race(page), LOADED_MS)  # loads the model
+    load(page)
     page.locator("#la-chip-smol-list").click()
     before, start = press_race(page), time.perf_counter()
     page.wait_for_function(f"{STATE}.run !== {json.dumps(before)} && {STATE}.lanes.some(lane => lane.tokens)")
@@ -82,8 +90,7 @@ def test_the_first_token_comes_at_once(visit):
 
 def test_reading_a_long_prompt_is_shown_and_can_be_stopped(visit):
     page = visit()
-    choose(page)
-    wait_done(page, press_race(page), LOADED_MS)  # loads the model
+    load(page)
     page.get_by_label("Prompt", exact=True).fill("The harbour of the town is busy in the morning. " * 400)
     before = press_race(page)
     page.locator(".la-statustext", has_text="Reading the prompt.").wait_for()

@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 import torch
-from conftest import emitted, sampling, table_steps, tiny
+from conftest import daily, emitted, sampling, table_steps, tiny
 from scipy.stats import chisquare
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
@@ -187,7 +187,7 @@ HEADS = {
 
 @long
 @pytest.mark.models
-@pytest.mark.parametrize("name", ["medusa", "mtp", "eagle", "eagle-tree", "block", "block-tree"])
+@pytest.mark.parametrize("name", daily(["medusa", "block", "mtp", "eagle-tree", "eagle", "block-tree"], 2))
 def test_the_rejection_rule_holds_for_trained_heads(name, small):
     """A head reads hidden states, so its target is a real model. The weights are random."""
     shape = HEADS[name.removesuffix("-tree")]

@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from conftest import daily
 
 import lookahead
 from lookahead import METHODS, Settings, SettingsError
@@ -111,7 +112,7 @@ def test_missing_costs_are_refused(models):
         lookahead.race(replace(models, typical=None), "Once", ["naive"], costs="typical")
 
 
-@pytest.mark.parametrize("scenario", [*SCENARIOS, *TAUGHT], ids=lambda scenario: scenario.id)
+@pytest.mark.parametrize("scenario", daily([*SCENARIOS, *TAUGHT], 2), ids=lambda scenario: scenario.id)
 def test_a_chips_race_has_the_passes_of_its_recording(models, scenario):
     """If two logits nearly tie, another processor may round to another token. A lane with another text is not compared.
 

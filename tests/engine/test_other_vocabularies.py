@@ -206,7 +206,7 @@ def test_a_recording_has_the_tokens_of_the_draft_model(pair):
 
 @needs_smol
 @pytest.mark.long
-@pytest.mark.parametrize("drafts", ["pocket for SmolLM2", "SmolLM2 for Qwen"])
+@pytest.mark.parametrize("drafts", daily(["pocket for SmolLM2", "SmolLM2 for Qwen"], 2))
 def test_none_of_a_hundred_races_differs(drafts, tmp_path):
     """A hundred races per pair: fifty prompts, greedy and with shared noise; under CI, a part of them per day."""
     spec = f"{smol()}+{POCKET / 'draft'}" if drafts.startswith("pocket") else f"{qwen(tmp_path)}+{smol()}"

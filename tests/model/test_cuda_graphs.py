@@ -6,7 +6,7 @@ import time
 
 import pytest
 import torch
-from conftest import tiny
+from conftest import daily, tiny
 from torch.fx.experimental.proxy_tensor import make_fx
 from transformers import AutoModelForCausalLM
 
@@ -27,7 +27,7 @@ def traced(run):
     return make_fx(lambda: run())()  # a lambda without default arguments, which `make_fx` would trace as inputs
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=daily(KINDS, 2))
 def passes(request, tmp_path_factory):
     folder = tiny(request.param, tmp_path_factory.mktemp(request.param), max_position_embeddings=2048)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation=ATTENTION).eval()

@@ -8,7 +8,6 @@ import torch
 from conftest import emitted, tiny
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GemmaQuantizationConfig
-from transformers.integrations.bitnet import pack_weights
 from transformers.integrations.gemma_quant import replace_with_quant_layers
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
@@ -118,6 +117,8 @@ def test_a_dequantized_model_computes_with_the_numbers_of_its_weights(method, tm
 def ternary(name, weight):
     if not is_linear(name):
         return {name: weight.bfloat16()}
+    from transformers.integrations.bitnet import pack_weights  # slow: it imports the compiler of torch
+
     return {name: pack_weights(weight.sign()), f"{name}_scale": torch.tensor([9.0]).bfloat16()}
 
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 import torch
-from conftest import emitted
+from conftest import daily, emitted
 from safetensors.torch import load_file
 from small_training import FEW_DRILLS, SMALL, write_corpus
 
@@ -164,7 +164,7 @@ def test_another_chat_model_gets_instructions_about_passages(family, corpus, tmp
     assert files.config_of(job.out / "block")
 
 
-@pytest.mark.parametrize("kind", ["eagle", "block"])
+@pytest.mark.parametrize("kind", daily(["eagle", "block"], 2))
 def test_a_head_of_a_large_vocabulary_has_only_frequent_tokens(family, tmp_path, monkeypatch, kind):
     """It drafts only these tokens, is saved in several files, can be trained further, and is lossless."""
     monkeypatch.setattr(heads, "LARGE_VOCAB", 100)

@@ -7,7 +7,7 @@ functions meanwhile, and this process then reads their code. A file in the cache
 import os
 import subprocess
 import sys
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -25,23 +25,33 @@ from . import (
 from .vectors import CPU, FEATURES
 
 MAX_PROCESSES = 4
-# The functions that take longest to compile, in this order. If the last function to start is a long one, all others wait.
-SLOWEST = (
-    "attend.attend",
-    "llama_pass.layer",
-    "chain.tree",
+# Functions of a module share parts that numba compiles once per process, so one process compiles a whole module. The slowest
+# come first, but `chain` contains `forward`, which another process has stored by then.
+ORDER = (
     "llama_pass.forward",
-    "recursive_pass.tree",
-    "block_pass.forward",
+    "attend",
+    "recursive_pass",
+    "llama_pass.layer",
+    "chain",
+    "block_pass",
+    "product",
+    "elementwise",
 )
 
 
-def names(dtype: torch.dtype) -> list[str]:
-    """Return the names of all functions for models in a number format and for eight-bit weights, the slowest first."""
+def units(dtype: torch.dtype) -> list[str]:
+    """Return the names of all functions for models in a number format and for eight-bit weights.
+
+    A string has the functions that one process compiles, separated by spaces.
+    """
     used = {product.MULTIPLY[product.storage_format(dtype, int8)] for int8 in (False, True)}
-    unused = {*product.MULTIPLY.values()} - used
-    needed = [name for name, function in compiling.FUNCTIONS.items() if function not in unused]
-    return sorted(needed, key=lambda name: SLOWEST.index(name) if name in SLOWEST else len(SLOWEST))
+    unused, groups = {*product.MULTIPLY.values()} - used, defaultdict(list)
+    for name, function in compiling.FUNCTIONS.items():
+        if function not in unused:
+            module = name.partition(".")[0]
+            groups[name if name in ORDER else module].append(name)
+    keys = sorted(groups, key=lambda key: ORDER.index(key) if key in ORDER else len(ORDER))
+    return [" ".join(groups[key]) for key in keys]
 
 
 def compile_all(dtype: torch.dtype, report: Callable[[int, int], None] = lambda done, count: None) -> None:
@@ -52,19 +62,19 @@ def compile_all(dtype: torch.dtype, report: Callable[[int, int], None] = lambda 
     processes, mark = min(processor.cores(), MAX_PROCESSES), _mark(dtype)
     if processes == 1 or mark is None or mark.exists():
         return
-    todo = names(dtype)
-    waiting, count, done = deque(todo), len(todo), 0
+    waiting = deque(units(dtype))
+    count, done = sum(len(unit.split()) for unit in waiting), 0
 
-    def finished(name: str) -> None:
+    def finished(unit: str) -> None:
         nonlocal done
-        done += 1
+        done += len(unit.split())
         report(done, count)
 
     with ThreadPoolExecutor(processes - 1) as pool:
         others = [pool.submit(_compile_elsewhere, waiting, finished) for _ in range(processes - 1)]
-        for name in _taken(waiting):
-            compiling.FUNCTIONS[name]()
-            finished(name)
+        for unit in _taken(waiting):
+            _compile(unit)
+            finished(unit)
     if all(other.result() for other in others):
         with suppress(OSError):
             mark.touch()
@@ -82,8 +92,13 @@ def _mark(dtype: torch.dtype) -> Path | None:
     return None
 
 
+def _compile(unit: str) -> None:
+    for name in unit.split():
+        compiling.FUNCTIONS[name]()
+
+
 def _taken(waiting: deque[str]) -> Iterator[str]:
-    """Yield names until none is left. Several threads may take from the same deque."""
+    """Yield units until none is left. Several threads may take from the same deque."""
     with suppress(IndexError):
         while True:
             yield waiting.popleft()
@@ -92,26 +107,26 @@ def _taken(waiting: deque[str]) -> Iterator[str]:
 def _compile_elsewhere(waiting: deque[str], finished: Callable[[str], None]) -> bool:
     """Compile functions in another process; return False if it ended early.
 
-    A function that it missed is compiled at its first call.
+    Functions that it missed are compiled at their first call.
     """
     command, pipe = [sys.executable, "-m", __name__], subprocess.PIPE
     with suppress(OSError), subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
         assert process.stdin
         assert process.stdout
-        for name in _taken(waiting):
-            process.stdin.write(f"{name}\n".encode())
+        for unit in _taken(waiting):
+            process.stdin.write(f"{unit}\n".encode())
             process.stdin.flush()
-            if process.stdout.readline().decode().strip() != name:
+            if process.stdout.readline().decode().strip() != unit:
                 return False
-            finished(name)
+            finished(unit)
         return True
     return False
 
 
 def main(lines: Iterable[str] = sys.stdin) -> None:
-    """Compile the functions whose names are read, one per line, and print each name afterwards."""
+    """Compile the units that are read, one per line, and print each unit afterwards."""
     for line in lines:
-        compiling.FUNCTIONS[line.strip()]()
+        _compile(line.strip())
         print(line.strip(), flush=True)
 
 

@@ -29,16 +29,16 @@ def test_each_function_is_compiled_once_and_the_next_start_compiles_none(work, m
     elsewhere, reports = [], []
 
     def compile_elsewhere(waiting, finished):
-        for name in first_start._taken(waiting):
-            elsewhere.append(name)
-            finished(name)
+        for unit in first_start._taken(waiting):
+            elsewhere.extend(unit.split())
+            finished(unit)
         return True
 
     monkeypatch.setattr(first_start, "_compile_elsewhere", compile_elsewhere)
     first_start.compile_all(torch.bfloat16, lambda *report: reports.append(report))
-    names = first_start.names(torch.bfloat16)
-    assert sorted([*work, *elsewhere]) == sorted(names)
-    assert sorted(reports) == [(i + 1, len(names)) for i in range(len(names))]
+    names = " ".join(first_start.units(torch.bfloat16)).split()
+    assert sorted([*work, *elsewhere]) == sorted(names) and len(names) > 20
+    assert reports[-1] == (len(names), len(names)) and len(reports) == len(first_start.units(torch.bfloat16))
     work.clear()
     first_start.compile_all(torch.bfloat16)
     assert not work
@@ -57,13 +57,14 @@ def test_functions_that_are_missing_are_compiled_at_the_next_start(work, monkeyp
     monkeypatch.setattr(first_start, "_compile_elsewhere", lambda waiting, finished: False)
     for _ in range(2):
         first_start.compile_all(torch.bfloat16)
-        assert sorted(work) == sorted(first_start.names(torch.bfloat16))
+        assert work == " ".join(first_start.units(torch.bfloat16)).split()
         work.clear()
 
 
 def test_another_process_compiles_the_functions_that_it_reads(work, capsys):
-    first_start.main(io.StringIO("attend.attend\nchain.tree\n"))
-    assert work == ["attend.attend", "chain.tree"] and capsys.readouterr().out == "attend.attend\nchain.tree\n"
+    first_start.main(io.StringIO("attend.attend attend.attend_share\nchain.tree\n"))
+    assert work == ["attend.attend", "attend.attend_share", "chain.tree"]
+    assert capsys.readouterr().out == "attend.attend attend.attend_share\nchain.tree\n"
 
 
 @pytest.mark.models

@@ -12,6 +12,7 @@
 A rule has two sides: `choose` picks a drafter's token, and `verify` tests a whole draft. Both process logits in the same way.
 """
 
+import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 import torch
 
 from .events import ACCEPTED, BONUS, CORRECTION, REJECTED, Draft, Settings, Test
+from .masks import Masks
 from .noise import GumbelNoise
 from .processing import Paths, above, process, require_finite
 from .tree import children, depths
@@ -52,29 +54,46 @@ class Verification:
 
 
 class Rule(ABC):
-    """The base of the rules. Random draws come from two streams keyed by the seed: the drafter's and the target's."""
+    """The base of the rules. Random draws come from two streams keyed by the seed: the drafter's and the target's.
+
+    With `masks`, both sides choose only tokens that a schema allows.
+    """
 
     name = ""
 
-    def __init__(self, settings: Settings):
-        self.settings = settings
+    def __init__(self, settings: Settings, masks: Masks | None = None):
+        self.settings, self.masks = settings, masks
         self._drafting = random.Random(f"{settings.seed}:draft")
         self._testing = random.Random(f"{settings.seed}:test")
 
     def process(self, logits: torch.Tensor, context: Sequence[int], above: Paths = ((),)) -> torch.Tensor:
-        """Return logits [n, vocab] after penalty, temperature, top-k and top-p; see `processing.process`."""
-        return process(self.settings, logits, context, above)
+        """Return logits [n, vocab] after penalty, mask, temperature, top-k and top-p; see `processing.process`."""
+        allowed = self.masks.rows(context, above, logits.shape[-1]) if self.masks else None
+        return process(self.settings, logits, context, above, allowed)
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether the scores of a token depend on the text before it, not only on the logits."""
+        return self.settings.repetition_penalty != 1.0 or self.masks is not None
 
     def _scored(self, logits: torch.Tensor, draft: Draft, context: Sequence[int]) -> torch.Tensor:
         """Return the target's processed logits [1 + tested rows, vocab]. Raises `ModelError` if they are not finite."""
         tested = logits[: 1 + draft.tested] if draft.window else logits
         require_finite(tested, "target")
-        paths = above(draft) if self.settings.repetition_penalty != 1.0 else ()  # only the penalty uses them
+        paths = above(draft) if self.reads_text else ()
         return self.process(tested, context, paths)
 
     @abstractmethod
-    def choose(self, logits: torch.Tensor, context: Sequence[int], chance: float | None = None) -> Pick:
-        """Return a drafter's token for its logits [vocab]. Its confidence is `chance`, or the highest probability."""
+    def choose(self, logits: torch.Tensor, context: Sequence[int], chance: float | None = None) -> Pick | None:
+        """Return a drafter's token for its logits [vocab]. Its confidence is `chance`, or the highest probability.
+
+        None if the drafter has none of the tokens that the masks allow.
+        """
+
+    def _processed(self, logits: torch.Tensor, context: Sequence[int]) -> torch.Tensor | None:
+        """Return a drafter's processed logits [vocab]; None if no token is left."""
+        scores = self.process(logits[None], context)[0]
+        return None if self.masks and scores.max() == -math.inf else scores
 
     def scores(self, position: int, count: int, vocab: int) -> Scores | None:
         """Return the `Scores` of `choose` for `count` positions; None if the choice also needs the text or a random draw."""
@@ -83,11 +102,12 @@ class Rule(ABC):
     def top_k(
         self, logits: torch.Tensor, context: Sequence[int], above: Paths, most: int
     ) -> list[list[tuple[int, float]]]:
-        """Return the `most` likeliest tokens of each row of a drafter's logits [n, vocab], with their confidences."""
+        """Return the `most` likeliest tokens of each row of a drafter's logits [n, vocab], with their confidences above 0."""
         scores = self.process(logits, context, above)
         perturbed = self.perturbed_scores(scores, [len(context) + len(path) for path in above])
         values, ids = (scores if perturbed is None else perturbed).softmax(-1).topk(most, dim=-1)
-        return [list(zip(*pair, strict=True)) for pair in zip(ids.tolist(), values.tolist(), strict=True)]
+        rows = zip(ids.tolist(), values.tolist(), strict=True)
+        return [[(token, chance) for token, chance in zip(*row, strict=True) if chance > 0] for row in rows]
 
     @abstractmethod
     def verify(self, logits: torch.Tensor, draft: Draft, context: Sequence[int]) -> Verification:
@@ -140,10 +160,12 @@ class Greedy(Rule):
     name = "greedy"
 
     def choose(self, logits, context, chance=None):
-        return _likeliest(self.perturbed_scores(self.process(logits[None], context), [len(context)])[0], chance)
+        if (scores := self._processed(logits, context)) is None:
+            return None
+        return _likeliest(self.perturbed_scores(scores[None], [len(context)])[0], chance)
 
     def scores(self, position, count, vocab):
-        return None if self.settings.repetition_penalty != 1.0 else Scores()
+        return None if self.reads_text else Scores()
 
     def verify(self, logits, draft, context):
         scores = self._scored(logits, draft, context)
@@ -156,8 +178,8 @@ class Coupled(Greedy):
 
     name = "coupled"
 
-    def __init__(self, settings: Settings):
-        super().__init__(settings)
+    def __init__(self, settings: Settings, masks: Masks | None = None):
+        super().__init__(settings, masks)
         self.noise = GumbelNoise(settings.seed)
 
     def perturbed_scores(self, scores, positions):
@@ -166,7 +188,7 @@ class Coupled(Greedy):
 
     def scores(self, position, count, vocab):
         s = self.settings
-        if s.repetition_penalty != 1.0 or 0 < s.top_k < vocab or s.top_p < 1.0:
+        if self.reads_text or 0 < s.top_k < vocab or s.top_p < 1.0:
             return None
         return Scores(1 / s.temperature, torch.stack([self.noise(position + i, vocab) for i in range(count)]))
 
@@ -184,7 +206,9 @@ class Rejection(Rule):
         return None
 
     def choose(self, logits, context, chance=None):
-        q = self.process(logits[None], context)[0].softmax(-1)
+        if (scores := self._processed(logits, context)) is None:
+            return None
+        q = scores.softmax(-1)
         return Pick(at_quantile(q, self._drafting.random()), float(q.max()) if chance is None else chance, q)
 
     def verify(self, logits, draft, context):
@@ -238,6 +262,6 @@ def at_quantile(p: torch.Tensor, u: float) -> int:
     return token if token < len(p) else int(p.nonzero()[-1])
 
 
-def rule_for(settings: Settings) -> Rule:
-    """Return the acceptance rule of the settings."""
-    return {"greedy": Greedy, "coupled": Coupled, "rejection": Rejection}[settings.acceptance](settings)
+def rule_for(settings: Settings, masks: Masks | None = None) -> Rule:
+    """Return the acceptance rule of the settings, with the masks of a schema."""
+    return {"greedy": Greedy, "coupled": Coupled, "rejection": Rejection}[settings.acceptance](settings, masks)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from .numbers import count
+from .schema import as_text
 
 ACCEPTED, REJECTED, UNVISITED, WINDOW = "accepted", "rejected", "unvisited", "window"
 CORRECTION, BONUS = "correction", "bonus"
@@ -118,6 +119,19 @@ class Draft:
             translation=translation,
         )  # fmt: skip
 
+    def continued(
+        self, row: int, tokens: Sequence[int], sources: Sequence[str], chances: Sequence[float], q: Sequence[Any] | None = None
+    ) -> Draft:  # fmt: skip
+        """Return the draft with a chain after `row` (-1: the root)."""
+        n, new = len(self.tokens), len(tokens)
+        if not new:
+            return self
+        q = (*(self.q or [None] * n), *(q or [None] * new)) if self.q or q else None
+        parents = (*self.parents, row, *range(n, n + new - 1))
+        return replace(
+            self, tokens=(*self.tokens, *tokens), parents=parents, q=q, sources=(*self.sources, *sources), chances=(*self.chances, *chances)
+        )  # fmt: skip
+
     def pruned(self, rows: Sequence[int]) -> Draft:
         """Return a draft of only these rows, which are in order and include their parents."""
         if len(rows) == len(self.tokens):
@@ -167,9 +181,10 @@ class Step:
     `kind` is "prefill" (nothing is emitted) or "verify". `statuses` has "accepted", "rejected", "unvisited" or "window"
     for each drafted row. `path` has the accepted rows in order, `emitted` the tokens added to the text. Their `origins`
     are "accepted" (drafted tokens), "correction" (the target's token after a rejection) or "bonus" (the target's token
-    otherwise, as in naive decoding). `propose_s`, `verify_s` and `other_s` are the seconds of drafting, of the target's
-    pass and of other work. `finish` is None until the last step: "eos", "stop", "length" or "context". `experts` is the number
-    of distinct experts that the rows activated, per layer on average.
+    otherwise, as in naive decoding). `propose_s`, `verify_s`, `mask_s` and `other_s` are the seconds of drafting, of the
+    target's pass, of the masks of a schema, and of other work. `finish` is None until the last step: "eos", "stop", "length" or "context". `experts` is the number
+    of distinct experts that the rows activated, per layer on average. `satisfied` is whether the text matches the schema, in
+    the last step of a run with one.
     """
 
     kind: str
@@ -185,11 +200,13 @@ class Step:
     other_s: float = 0.0
     finish: str | None = None
     experts: float | None = None
+    mask_s: float = 0.0
+    satisfied: bool | None = None
 
     @property
     def seconds(self) -> float:
         """The step's time on its lane's clock."""
-        return self.propose_s + self.verify_s + self.other_s
+        return self.propose_s + self.verify_s + self.mask_s + self.other_s
 
     @property
     def accepted(self) -> int:
@@ -216,7 +233,8 @@ class Settings:
 
     `k` is the most tokens to draft per pass; "auto" maximizes tokens per second. `temperature` 0 is greedy. `top_k` 0
     and `top_p` 1 switch those filters off. `rule` "auto" is greedy at temperature 0, else coupled. The text ends with a
-    complete `stop` string. `chat` applies the chat template. `details` records the target's likeliest tokens.
+    complete `stop` string. `chat` applies the chat template. `details` records the target's likeliest tokens. The text matches
+    `schema`: a JSON schema, a list of choices, or a regular expression. "" allows any text.
 
     `costs` selects the pass costs for `k` "auto": "measured" on this machine, or those of a "typical" machine. With
     typical costs, a race has the same passes on every machine. "auto" selects typical costs if the family has them.
@@ -234,6 +252,7 @@ class Settings:
     chat: bool = False
     details: bool = True
     costs: str = "auto"
+    schema: str = ""
 
     def __post_init__(self) -> None:
         whole_number("max_new_tokens", self.max_new_tokens, 1, MAX_NEW_TOKENS)
@@ -263,6 +282,10 @@ class Settings:
         if len(stop) > 16 or not all(isinstance(s, str) and 0 < len(s) <= 200 for s in stop):
             raise SettingsError("stop", self.stop, "give at most 16 stop strings of 1 to 200 characters.")
         object.__setattr__(self, "stop", stop)
+        try:
+            object.__setattr__(self, "schema", as_text(self.schema))
+        except ValueError as error:
+            raise SettingsError("schema", self.schema, str(error)) from None
         for name in ("chat", "details"):
             if not isinstance(getattr(self, name), bool):
                 raise SettingsError(name, getattr(self, name), "give true or false.")

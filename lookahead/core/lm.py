@@ -134,7 +134,7 @@ def draft_tokens(
     """Return up to `max_tokens` drafted tokens after `text`, whose last tokens `unread` are not in the model's cache yet.
 
     One call of `draft_chain` drafts them if the rule needs only logits and the model supports it. Otherwise one token is
-    drafted. Only a model with another tokenizer may draft none.
+    drafted. A model may draft none if it has another tokenizer, or none of the tokens that a schema allows.
     """
     max_tokens = min(max_tokens, DRAFTED_AT_ONCE)
     scores = rule.scores(len(text), max_tokens, lm.vocab)
@@ -142,4 +142,5 @@ def draft_tokens(
         from .accept import Pick  # imports torch; the loading page reads recordings without it
 
         return [Pick(token, chance) for token, chance in zip(*drafted, strict=True)]
-    return [rule.choose(lm.extend(unread)[0], text, lm.confidence)]
+    pick = rule.choose(lm.extend(unread)[0], text, lm.confidence)
+    return [pick] if pick else []

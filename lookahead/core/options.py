@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from typing_extensions import TypedDict  # `extra_items` is newer than Python 3.11
@@ -23,4 +23,5 @@ class DecodeOptions(TypedDict, total=False, extra_items=Any):
     chat: bool
     details: bool
     costs: Literal["auto", "typical", "measured"]
+    schema: str | Mapping[str, Any] | Sequence[str]
     draft: str

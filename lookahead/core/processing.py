@@ -1,4 +1,4 @@
-"""Process logits before a test: repetition penalty, temperature, top-k and top-p. Check that they are finite."""
+"""Process logits before a test: repetition penalty, mask, temperature, top-k and top-p. Check that they are finite."""
 
 import math
 from collections.abc import Sequence
@@ -11,8 +11,17 @@ from .tree import ancestors
 Paths = Sequence[Sequence[int]]  # for each row of a pass: the drafted tokens between the context and the row
 
 
-def process(settings: Settings, logits: torch.Tensor, context: Sequence[int], above: Paths = ((),)) -> torch.Tensor:
-    """Return float32 logits [n, vocab] after the penalty for `context` and `above`, temperature, top-k and top-p."""
+def process(
+    settings: Settings,
+    logits: torch.Tensor,
+    context: Sequence[int],
+    above: Paths = ((),),
+    allowed: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Return float32 logits [n, vocab] after the penalty for `context` and `above`, temperature, top-k and top-p.
+
+    Tokens that are not `allowed` [n, vocab] get -inf before the filters.
+    """
     scores = logits.float()
     if settings.repetition_penalty != 1.0:
         seen = torch.zeros(scores.shape, dtype=torch.bool, device=scores.device)
@@ -22,6 +31,8 @@ def process(settings: Settings, logits: torch.Tensor, context: Sequence[int], ab
                 seen[row].index_fill_(0, torch.tensor(tokens, device=scores.device), True)
         penalized = torch.where(scores < 0, scores * settings.repetition_penalty, scores / settings.repetition_penalty)
         scores = torch.where(seen, penalized, scores)
+    if allowed is not None:
+        scores = scores.masked_fill(~allowed.to(scores.device), -math.inf)
     if settings.temperature > 0:
         scores = scores / settings.temperature
         if 0 < settings.top_k < scores.shape[-1]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from .base import Drafter, Resources
 from .draft import DraftModel
+from .grammar import Grammar
 from .heads import Block, BlockTree, Eagle, EagleTree, Medusa, Mtp
 from .hybrid import Hybrid
 from .lookahead import Lookahead
@@ -17,7 +18,7 @@ from .tree import Tree
 DRAFTERS: dict[str, type[Drafter]] = {
     drafter.name: drafter
     for drafter in (
-        Naive, Hybrid, DraftModel, Tree, Medusa, Mtp, Eagle, EagleTree, Block, BlockTree, NGram, Suffix, Lookahead, SelfDraft,
+        Naive, Hybrid, DraftModel, Tree, Medusa, Mtp, Eagle, EagleTree, Block, BlockTree, NGram, Suffix, Grammar, Lookahead, SelfDraft,
     )
 }  # fmt: skip
 

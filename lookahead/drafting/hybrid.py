@@ -1,13 +1,15 @@
 """hybrid: look tokens up if the text repeats itself, else draft with a small model or a trained head.
 
 The policy estimates the tokens per second of both sources, and the faster source drafts. If the model drafts trees, the two
-drafts are merged into one tree.
+drafts are merged into one tree. Tokens that a schema forces are drafted at no cost, before and after the tokens of the sources.
 """
 
+from dataclasses import dataclass
 from math import prod
 
 from ..core.events import EMPTY, Draft
-from .base import Drafter
+from .base import Drafter, check_range
+from .grammar import Grammar
 from .suffix import Suffix
 from .tree import Tree
 
@@ -15,12 +17,21 @@ MIN_REMAINDER = 0.01  # least probability of all tokens that a drafter does not 
 
 
 class Hybrid(Drafter):
-    """Suffix matches, else a draft model or a trained head."""
+    """Forced tokens; suffix matches, else a draft model or a trained head."""
 
     name = "hybrid"
     summary = "drafts from earlier text if it repeats, else from a small model"
     needs_draft = accepts_head = composite = True
-    Options = Suffix.Options
+
+    @dataclass(frozen=True, slots=True)
+    class Options(Suffix.Options):
+        """The options of `suffix`. `grammar` 0 does not draft the tokens that a schema forces."""
+
+        grammar: int = 1
+
+        def __post_init__(self) -> None:
+            Suffix.Options.__post_init__(self)
+            check_range(self, grammar=(0, 1))
 
     def __init__(self, resources, options):
         super().__init__(resources, options)
@@ -28,6 +39,7 @@ class Hybrid(Drafter):
 
         strategy = next(d for d in DRAFTERS.values() if d.in_hybrid and d.draft_model == self.lm.kind)
         self._suffix, self._model = Suffix(resources, options), strategy(resources, strategy.Options())
+        self._grammar = Grammar(resources, Grammar.Options()) if options.grammar else None
 
     def sources(self):
         return self._model.sources()
@@ -38,6 +50,19 @@ class Hybrid(Drafter):
         self._model.start(context)
 
     def propose(self, context, limit):
+        if not self._grammar:
+            return self._sources(context, limit)
+        forced = self._grammar.propose(context, limit)
+        if not forced:
+            return self._grammar.extended(self._sources(context, limit), context, limit)
+        # A trained head reads hidden states, which do not exist for drafted tokens.
+        if self.lm.kind or (left := limit - len(forced)) < 1:
+            return forced
+        after = self._proposal(self._model, [*context, *forced.tokens], left)
+        draft = forced.continued(len(forced) - 1, after.tokens, after.sources, after.chances, after.q)
+        return self._grammar.extended(draft, context, limit)
+
+    def _sources(self, context, limit: int) -> Draft:
         looked_up = self._proposal(self._suffix, context, limit)
         model = self._model.name
         if looked_up and self.policy.expected_speedup(looked_up) >= self.policy.recent_speedup(model):

@@ -80,7 +80,7 @@ class Tree(DraftModel):
                 chances.append(chance)
                 reach.append(reached)
             reached = sum(reach[row] for row in newest)
-            if depth == longest or len(tokens) >= options.rows or stop.stops(reached, depth):
+            if not newest or depth == longest or len(tokens) >= options.rows or stop.stops(reached, depth):
                 break
             logits = lm.forward(tokens, parents, first=newest[0])
             self._read = len(lm.tokens), list(zip(tokens, parents, strict=True))

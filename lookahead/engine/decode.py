@@ -44,6 +44,7 @@ class Request:
         drafter.policy = policy
         self._step: Step | None = None
         self.propose_s = self.prefill_s = 0.0
+        self._masks, self._masked_s = rule.masks, 0.0  # `masks.seconds` at the beginning of the pass
 
     def prefill(self, others: Sequence[Request] = (), on_prefill: PrefillProgress | None = None) -> Step:
         """Read the prompt without its last token; return the prefill `Step`.
@@ -69,7 +70,7 @@ class Request:
 
     def propose(self) -> Draft:
         """Draft tokens for the next pass; return the draft."""
-        begin, drafter, policy = perf_counter(), self._drafter, self.policy
+        begin, drafter, policy = self._now(), self._drafter, self.policy
         if self._step:
             policy.observe(self._step)
         limit = self._stop.remaining_tokens(self._prompt, len(self.context)) - 1
@@ -78,9 +79,14 @@ class Request:
         proposed = drafter.propose(self.context, limit) if limit > 0 else EMPTY
         if not isfinite(sum(proposed.chances)):
             raise not_finite("draft model")
-        self.draft = policy.trim(steps.up_to_end(proposed, self._stop.eos))
-        self.propose_s = perf_counter() - begin
+        draft = policy.trim(steps.up_to_end(proposed, self._stop.eos))
+        self.draft = steps.allowed(draft, self._masks, self.context) if self._masks else draft
+        self.propose_s = self._now() - begin
         return self.draft
+
+    def _now(self) -> float:
+        """Return a time in seconds that does not include the computation of masks."""
+        return perf_counter() - (self._masks.seconds if self._masks else 0.0)
 
     def skip_drafting(self) -> None:
         """Draft nothing for the next pass, and do not update the policy with the last pass."""
@@ -93,7 +99,7 @@ class Request:
 
     def verify_and_commit(self, logits: torch.Tensor, verify_s: float) -> Step:
         """Verify the draft with a pass's logits [1 + rows, vocab], commit the accepted tokens, and return the step."""
-        begin, draft, context = perf_counter(), self.draft, self.context
+        begin, draft, context = self._now(), self.draft, self.context
         verification = self._rule.verify(logits, draft, context)
         emitted = [*(draft.tokens[row] for row in verification.path), verification.token]
         kept, self.finish = self._stop.cut(self._prompt, context, emitted)
@@ -101,19 +107,23 @@ class Request:
         self.target.keep([0, *(row + 1 for row in path[: kept - 1])])
         context += emitted[:kept]
         assert self.target.cached() == len(context) - 1, "the cache holds every token except the last"
-        committed = perf_counter()
+        committed = self._now()
         self._drafter.observe(draft, logits, context)
-        observed = perf_counter()
+        observed = self._now()
 
+        mask_s, satisfied = self._masks.seconds - self._masked_s if self._masks else 0.0, None
         tests, experts = steps.tests_up_to(verification.tests, kept), None
         if self._details:
             tests = explain(self._rule, logits, draft, context[:-kept], tests)
             experts = self.target.activated_experts
+        if self._masks:
+            self._masked_s = self._masks.seconds
+            satisfied = self._masks.satisfied(context) if self.finish else None
         self._step = Step(
             kind="verify", index=self._step.index + 1 if self._step else 1, draft=draft, statuses=steps.statuses(draft, tests), path=path,
             emitted=tuple(emitted[:kept]), origins=steps.origins(path, kept, tests), tests=tests,
             propose_s=self.propose_s + observed - committed, verify_s=verify_s, other_s=committed - begin, finish=self.finish,
-            experts=experts,
+            experts=experts, mask_s=mask_s, satisfied=satisfied,
         )  # fmt: skip
         return self._step
 

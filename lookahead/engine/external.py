@@ -116,7 +116,7 @@ class ExternalGenerator:
     def _scores(self, logits: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
         """Return the scores of the decoding loop, with the shared noise of the coupled rule."""
         require_finite(logits, "target")
-        processed = self.rule.process(logits, context.tolist() if self.rule.settings.repetition_penalty != 1.0 else ())
+        processed = self.rule.process(logits, context.tolist() if self.rule.reads_text else ())
         perturbed = self.rule.perturbed_scores(processed, [len(context)])
         return processed if perturbed is None else perturbed
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ..core.accept import rule_for
 from ..core.events import MethodError, Settings, SettingsError, Step
 from ..core.lm import Target
+from ..core.masks import Masks
 from ..core.numbers import count
 from ..drafting import Resources
 from .decode import PrefillProgress, Request
@@ -48,10 +49,11 @@ class Lane:
         self.options = {"draft": draft, **method_options} if cls.needs_draft else method_options
         self.draft: Any = models.draft(draft) if cls.needs_draft else None  # a draft model or a trained head
         self.costs = models.policy_costs(settings.costs)
-        self._rule = rule_for(settings)
         self._cls, self._method_options = cls, options_of(method, method_options)
         vocab, context_length, chat = models.target.vocab, models.target.context_length, settings.chat
         self.prompt = encode_prompt(models.tokenizer, prompt, chat=chat, vocab=vocab, context_length=context_length)
+        self._masks = Masks(models.grammar(settings.schema), len(self.prompt)) if settings.schema else None
+        self._rule = rule_for(settings, self._masks)
         if settings.max_new_tokens > context_length:
             hint = f"the model's context holds {count(context_length)} tokens; with this prompt choose at most {count(context_length - len(self.prompt))}."
             raise SettingsError("max_new_tokens", settings.max_new_tokens, hint)

@@ -33,7 +33,7 @@ from ..model.heads.head import CachedHead, Head
 from ..model.heads.shape import KINDS, MTP
 from ..model.lm import CachedLM
 from ..model.translated import TranslatedLM, Translator
-from . import capture, cost, exactness, measurements, number_format, sources, threads, typical
+from . import capture, cost, exactness, grammar, measurements, number_format, sources, threads, typical
 from .measurements import Measured
 from .sources import Progress, portion
 from .typical import Typical
@@ -83,6 +83,10 @@ class Models:
         """Return the costs that `auto` uses."""
         kind = self.costs_kind(costs)
         return self.typical.costs if self.typical and kind == "typical" else self.costs
+
+    def grammar(self, schema: str) -> grammar.Grammar:
+        """Return a schema for a new text. Raises `SettingsError` if it is invalid."""
+        return grammar.compiled(schema, self.tokenizer, self.target.vocab, self.eos)
 
     @property
     def dtype(self) -> str:

@@ -68,13 +68,17 @@ class Rule(ABC):
 
     def process(self, logits: torch.Tensor, context: Sequence[int], above: Paths = ((),)) -> torch.Tensor:
         """Return logits [n, vocab] after penalty, mask, temperature, top-k and top-p; see `processing.process`."""
-        allowed = self.masks.rows(context, above, logits.shape[-1]) if self.masks else None
-        return process(self.settings, logits, context, above, allowed)
+        forbidden = self.masks.forbidden(context, above, logits.shape[-1]) if self.masks else None
+        return process(self.settings, logits, context, above, forbidden)
 
     @property
     def reads_text(self) -> bool:
         """Whether the scores of a token depend on the text before it, not only on the logits."""
         return self.settings.repetition_penalty != 1.0 or self.masks is not None
+
+    def _needs(self, text: Sequence[int]) -> bool:
+        """Return whether a draft after `text` needs the text of its own tokens."""
+        return self.settings.repetition_penalty != 1.0 or (self.masks is not None and not self.masks.open(text))
 
     def _scored(self, logits: torch.Tensor, draft: Draft, context: Sequence[int]) -> torch.Tensor:
         """Return the target's processed logits [1 + tested rows, vocab]. Raises `ModelError` if they are not finite."""
@@ -95,8 +99,11 @@ class Rule(ABC):
         scores = self.process(logits[None], context)[0]
         return None if self.masks and scores.max() == -math.inf else scores
 
-    def scores(self, position: int, count: int, vocab: int) -> Scores | None:
-        """Return the `Scores` of `choose` for `count` positions; None if the choice also needs the text or a random draw."""
+    def scores(self, text: Sequence[int], count: int, vocab: int) -> Scores | None:
+        """Return the `Scores` of `choose` for `count` tokens after `text`; None if the choice also needs these tokens or a random draw.
+
+        If most tokens may follow `text`, masks are left to `Masks.pruned`: one call without masks takes less time.
+        """
         return None
 
     def top_k(
@@ -164,8 +171,8 @@ class Greedy(Rule):
             return None
         return _likeliest(self.perturbed_scores(scores[None], [len(context)])[0], chance)
 
-    def scores(self, position, count, vocab):
-        return None if self.reads_text else Scores()
+    def scores(self, text, count, vocab):
+        return None if self._needs(text) else Scores()
 
     def verify(self, logits, draft, context):
         scores = self._scored(logits, draft, context)
@@ -186,11 +193,11 @@ class Coupled(Greedy):
         noise = torch.stack([self.noise(p, scores.shape[-1]) for p in positions])
         return scores + noise.to(scores.device)
 
-    def scores(self, position, count, vocab):
+    def scores(self, text, count, vocab):
         s = self.settings
-        if self.reads_text or 0 < s.top_k < vocab or s.top_p < 1.0:
+        if self._needs(text) or 0 < s.top_k < vocab or s.top_p < 1.0:
             return None
-        return Scores(1 / s.temperature, torch.stack([self.noise(position + i, vocab) for i in range(count)]))
+        return Scores(1 / s.temperature, torch.stack([self.noise(len(text) + i, vocab) for i in range(count)]))
 
 
 class Rejection(Rule):

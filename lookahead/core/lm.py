@@ -137,7 +137,7 @@ def draft_tokens(
     drafted. A model may draft none if it has another tokenizer, or none of the tokens that a schema allows.
     """
     max_tokens = min(max_tokens, DRAFTED_AT_ONCE)
-    scores = rule.scores(len(text), max_tokens, lm.vocab)
+    scores = rule.scores(text, max_tokens, lm.vocab)
     if scores and (drafted := lm.draft_chain(unread, DraftRequest(max_tokens, lm.vocab, scores, stop, reach))):
         from .accept import Pick  # imports torch; the loading page reads recordings without it
 

@@ -1,33 +1,55 @@
-"""Masks: the tokens that a schema allows after a text. All rows of a pass get their mask along their own path.
+"""Masks: the tokens that a schema allows after a text. Each row of a pass gets the mask of its own path.
 
-A `Grammar` answers for one text after the other; `family/grammar.py` implements it. `Masks` counts the seconds of these answers,
-and stores the newest ones, because a drafter and the target often ask for the same text.
+`Masks` counts the seconds of all masks, and stores the newest ones, because a drafter and the target ask for the same texts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from time import perf_counter
 from typing import Protocol
 
+import numpy as np
 import torch
 
-from .events import MAX_DRAFTED
+from .events import MAX_DRAFTED, Draft
 
 STORED = 4 * MAX_DRAFTED  # masks, the newest of a lane
 
 
 class Grammar(Protocol):
-    """A schema for one text. `tokens` is the text without its prompt."""
+    """A schema for one text; `family/grammar.py` implements it. `tokens` is the text without its prompt."""
 
-    def mask(self, tokens: Sequence[int]) -> torch.Tensor | None:
-        """Return the allowed tokens as a bool tensor [vocab]. None if the schema does not allow `tokens`, or they have ended."""
+    def allowed(self, tokens: Sequence[int]) -> bytes | None:
+        """Return the allowed tokens as bits, the lowest first. None if the schema does not allow `tokens`, or after their end."""
 
     def forced(self, tokens: Sequence[int]) -> int | None:
-        """Return the next token of the characters that must follow. They may have other tokens. None if nothing must follow."""
+        """Return the usual next token of the characters that must follow; None if no character must follow."""
 
     def satisfied(self, tokens: Sequence[int]) -> bool:
         """Return whether the text may end after `tokens`."""
+
+
+class Mask:
+    """The tokens that may follow a text: their number, and a tensor [vocab] of the forbidden ones."""
+
+    def __init__(self, bits: bytes):
+        self._bits = bits
+        self.count = int.from_bytes(bits, "little").bit_count()
+
+    def __contains__(self, token: int) -> bool:
+        return token < 8 * len(self._bits) and bool(self._bits[token >> 3] >> (token & 7) & 1)
+
+    @property
+    def first(self) -> int:
+        """The lowest allowed token."""
+        value = int.from_bytes(self._bits, "little")
+        return (value & -value).bit_length() - 1
+
+    @cached_property
+    def forbidden(self) -> torch.Tensor:
+        return torch.from_numpy(np.unpackbits(~np.frombuffer(self._bits, np.uint8), bitorder="little").view(np.bool_))
 
 
 class Masks:
@@ -35,50 +57,59 @@ class Masks:
 
     def __init__(self, grammar: Grammar, prompt: int):
         self._grammar, self._prompt = grammar, prompt
-        self._stored: dict[tuple[int, ...], torch.Tensor | None] = {}
+        self._stored: dict[tuple[int, ...], Mask | None] = {}
         self.seconds = 0.0
 
-    def rows(self, context: Sequence[int], above: Sequence[Sequence[int]], vocab: int) -> torch.Tensor:
-        """Return a mask [rows, vocab]: row i follows `context` and `above[i]`. A row that cannot be reached allows all tokens."""
-        begin = perf_counter()
-        out = torch.zeros(len(above), vocab, dtype=torch.bool)
-        for row, path in zip(out, above, strict=True):
-            mask = self._mask([*context, *path])
-            if mask is None:
-                row.fill_(True)
-            else:
-                row[: len(mask)] = mask[:vocab]
+    def forbidden(self, context: Sequence[int], above: Sequence[Sequence[int]], vocab: int) -> torch.Tensor:
+        """Return the forbidden tokens [rows, vocab]. Row i follows `context` and `above[i]`.
+
+        In a row that the text cannot reach, no token is forbidden.
+        """
+        begin, rows = perf_counter(), []
+        for path in above:
+            mask = self._after([*context, *path])
+            row = mask.forbidden[:vocab] if mask else torch.zeros(vocab, dtype=torch.bool)
+            rows.append(torch.nn.functional.pad(row, (0, vocab - len(row)), value=True) if len(row) < vocab else row)
         self.seconds += perf_counter() - begin
-        return out
+        return torch.stack(rows)
 
     def next(self, text: Sequence[int]) -> tuple[int, bool] | None:
-        """Return the token that must follow `text`, and whether no other token may follow; None if nothing must follow."""
-        begin = perf_counter()
-        mask, found = self._mask(text), None
-        if mask is not None:
-            if int(mask.sum()) == 1:
-                found = int(mask.nonzero()), True
-            elif (token := self._grammar.forced(text[self._prompt :])) is not None:
-                found = token, False
+        """Return the token that must follow `text`, and whether all others are forbidden; None if nothing must follow."""
+        begin, mask, found = perf_counter(), self._after(text), None
+        if mask and mask.count == 1:
+            found = mask.first, True
+        elif mask and (token := self._grammar.forced(text[self._prompt :])) is not None:
+            found = token, False
         self.seconds += perf_counter() - begin
         return found
 
-    def allows(self, text: Sequence[int], token: int) -> bool:
-        """Return whether `token` may follow `text`."""
-        begin = perf_counter()
-        mask = self._mask(text)
+    def pruned(self, draft: Draft, context: Sequence[int]) -> Draft:
+        """Return the draft without forbidden rows. Sampled rows stay, because a choice would change the distribution."""
+        if draft.window or draft.q:
+            return draft
+        begin, texts = perf_counter(), {-1: list(context)}
+        for row, (token, parent) in enumerate(zip(draft.tokens, draft.parents, strict=True)):
+            if parent in texts and (mask := self._after(texts[parent])) and token in mask:
+                texts[row] = [*texts[parent], token]
         self.seconds += perf_counter() - begin
-        return mask is not None and token < len(mask) and bool(mask[token])
+        return draft.pruned([row for row in texts if row >= 0])
+
+    def open(self, text: Sequence[int]) -> bool:
+        """Return whether most tokens may follow `text`, as inside a string."""
+        begin, mask = perf_counter(), self._after(text)
+        self.seconds += perf_counter() - begin
+        return mask is None or 2 * mask.count > len(mask.forbidden)
 
     def satisfied(self, text: Sequence[int]) -> bool:
         """Return whether `text` may end here."""
         return self._grammar.satisfied(text[self._prompt :])
 
-    def _mask(self, text: Sequence[int]) -> torch.Tensor | None:
-        # Texts of a lane differ only in the tokens that may still be rejected, and in their lengths.
+    def _after(self, text: Sequence[int]) -> Mask | None:
+        # Texts of a lane differ only in their lengths and in the tokens that may still be rejected.
         key = (len(text), *text[max(self._prompt, len(text) - MAX_DRAFTED - 1) :])
         if key not in self._stored:
-            self._stored[key] = self._grammar.mask(text[self._prompt :])
+            bits = self._grammar.allowed(text[self._prompt :])
+            self._stored[key] = None if bits is None else Mask(bits)
             if len(self._stored) > STORED:
                 del self._stored[next(iter(self._stored))]
         return self._stored[key]

@@ -16,11 +16,11 @@ def process(
     logits: torch.Tensor,
     context: Sequence[int],
     above: Paths = ((),),
-    allowed: torch.Tensor | None = None,
+    forbidden: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Return float32 logits [n, vocab] after the penalty for `context` and `above`, temperature, top-k and top-p.
 
-    Tokens that are not `allowed` [n, vocab] get -inf before the filters.
+    `forbidden` tokens [n, vocab] get -inf before the filters.
     """
     scores = logits.float()
     if settings.repetition_penalty != 1.0:
@@ -31,8 +31,8 @@ def process(
                 seen[row].index_fill_(0, torch.tensor(tokens, device=scores.device), True)
         penalized = torch.where(scores < 0, scores * settings.repetition_penalty, scores / settings.repetition_penalty)
         scores = torch.where(seen, penalized, scores)
-    if allowed is not None:
-        scores = scores.masked_fill(~allowed.to(scores.device), -math.inf)
+    if forbidden is not None:
+        scores = scores.masked_fill(forbidden.to(scores.device), -math.inf)
     if settings.temperature > 0:
         scores = scores / settings.temperature
         if 0 < settings.top_k < scores.shape[-1]:

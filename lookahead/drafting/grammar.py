@@ -33,6 +33,7 @@ class Grammar(Drafter):
         """Return the draft with forced tokens after its likeliest path, at most `limit` tokens deep."""
         if not self.rule.masks or draft.window:
             return draft
+        draft = self.rule.masks.pruned(draft, context)
         parents = {*draft.parents}
         paths = [ancestors(draft.parents, row) for row in range(len(draft)) if row not in parents]
         path = max(paths, key=lambda rows: prod(draft.chances[row] for row in rows), default=[])

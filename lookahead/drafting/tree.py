@@ -54,7 +54,7 @@ class Tree(DraftModel):
         """Read the `unread` tokens of the context and return a tree of at most `longest` levels."""
         lm, options, stop = self.lm, self.options, self.policy.stop_rule(self.name)
         levels = min(longest, -(-options.rows // options.branches))  # every level but the last is full
-        if scores := self.rule.scores(len(context), levels, lm.vocab):
+        if scores := self.rule.scores(context, levels, lm.vocab):
             request = DraftRequest(levels, lm.vocab, scores, stop)
             if drafted := lm.draft_tree(unread, request, options.branches, options.rows):
                 tokens, parents, chances = map(tuple, drafted[:3])

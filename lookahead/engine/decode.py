@@ -80,7 +80,7 @@ class Request:
         if not isfinite(sum(proposed.chances)):
             raise not_finite("draft model")
         draft = policy.trim(steps.up_to_end(proposed, self._stop.eos))
-        self.draft = steps.allowed(draft, self._masks, self.context) if self._masks else draft
+        self.draft = self._masks.pruned(draft, self.context) if self._masks else draft
         self.propose_s = self._now() - begin
         return self.draft
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from ..core.events import ACCEPTED, REJECTED, UNVISITED, WINDOW, Draft, Test
-from ..core.masks import Masks
 
 
 def up_to_end(draft: Draft, eos: frozenset[int]) -> Draft:
@@ -15,17 +14,6 @@ def up_to_end(draft: Draft, eos: frozenset[int]) -> Draft:
         if parent in ended or token in eos:
             ended.add(row)
     return draft.pruned([row for row, parent in enumerate(draft.parents) if parent not in ended])
-
-
-def allowed(draft: Draft, masks: Masks, context: Sequence[int]) -> Draft:
-    """Return the draft without rows that a schema does not allow, which lookup may draft."""
-    if draft.window:
-        return draft
-    texts = {-1: list(context)}
-    for row, (token, parent) in enumerate(zip(draft.tokens, draft.parents, strict=True)):
-        if parent in texts and masks.allows(texts[parent], token):
-            texts[row] = [*texts[parent], token]
-    return draft.pruned([row for row in texts if row >= 0])
 
 
 def tests_up_to(tests: Sequence[Test], kept: int) -> tuple[Test, ...]:

@@ -164,7 +164,7 @@ def warm_drafter(drafter: CachedLM | TranslatedLM | Head, target: CachedLM) -> N
     target.reset()
     target.extend(text[:-1])
     draft_tokens(lm, rule, lm.sync(text), text, 2, StopRule())
-    lm.draft_tree(lm.sync(text), DraftRequest(1, lm.vocab, rule.scores(len(text), 1, lm.vocab), StopRule()), 1, 1)
+    lm.draft_tree(lm.sync(text), DraftRequest(1, lm.vocab, rule.scores(text, 1, lm.vocab), StopRule()), 1, 1)
 
 
 def measure_drafter(drafter: CachedLM | TranslatedLM | Head, target: CachedLM, target_curve: CostCurve) -> DrafterCosts:
@@ -198,7 +198,7 @@ def _fresh(
 
 def _level_s(lm: CachedLM | TranslatedLM | CachedHead, text: Sequence[int]) -> list[float] | None:
     """Return the seconds of a level of each of `LEVEL_ROWS`, None if the drafter cannot draft a tree in one call."""
-    scores = rule_for(Settings()).scores(len(text), 1, lm.vocab)
+    scores = rule_for(Settings()).scores(text, 1, lm.vocab)
 
     def grow(levels: int, rows: int) -> Callable[[], object]:
         request = DraftRequest(levels, lm.vocab, scores, StopRule())

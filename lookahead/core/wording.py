@@ -7,7 +7,7 @@ LONGEST = 160  # characters of another program's message
 LABELS = {
     "max_new_tokens": "{} new tokens at most", "k": "k = {}", "temperature": "temperature {}", "seed": "seed {}",
     "rule": "rule: {}", "top_k": "top-k {}", "top_p": "top-p {}", "repetition_penalty": "repetition penalty {}",
-    "stop": "stop at {}", "draft": "draft: {}", "costs": "costs: {}", "options": "{}", "family": "models: {}",
+    "stop": "stop at {}", "schema": "with a schema", "draft": "draft: {}", "costs": "costs: {}", "options": "{}", "family": "models: {}",
 }  # fmt: skip
 
 

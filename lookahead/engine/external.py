@@ -79,14 +79,15 @@ class ExternalGenerator:
                     lm.read_with_transformers(prompt[:-1])
             reading = perf_counter() - start
         yield Step("prefill", 0, verify_s=reading)
-        context = list(prompt)
+        context, masks = list(prompt), self.rule.masks
         passes = _in_greenlet(lambda emit: self._generate(prompt, stop, emit))
         try:
             for index in count(1):
                 with self._configured():
-                    start = perf_counter()
+                    start, masked_s = perf_counter(), masks.seconds if masks else 0.0
                     tokens = next(passes, None)
-                    seconds = perf_counter() - start
+                    mask_s = masks.seconds - masked_s if masks else 0.0
+                    seconds = perf_counter() - start - mask_s
                 if tokens is None:
                     return
                 if index == 1:  # the first pass of `generate` reads the prompt, which no lane's clock counts
@@ -95,7 +96,10 @@ class ExternalGenerator:
                 context += tokens[:kept]
                 origins = (ACCEPTED,) * (len(tokens) - 1) + (BONUS,)
                 emitted = tuple(tokens[:kept])
-                yield Step("verify", index, emitted=emitted, origins=origins[:kept], verify_s=seconds, finish=finish)
+                yield Step(
+                    "verify", index, emitted=emitted, origins=origins[:kept], verify_s=seconds, finish=finish,
+                    mask_s=mask_s, satisfied=masks.satisfied(context) if masks and finish else None,
+                )  # fmt: skip
                 if finish:
                     return
         finally:

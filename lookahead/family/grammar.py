@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
 from ..core.events import SettingsError
+from ..core.numbers import counted
 from ..core.schema import CHOICES, JSON, Schema
 from ..core.wording import short_error
 
@@ -29,7 +30,8 @@ RULES = (  # parts of llguidance's messages, and the same in plain words
     (r"Resource '(.*?)' is not present", "$ref must name a part of this schema, such as #/$defs/name; {} is elsewhere."),
     (r"Unsatisfiable schema: (.*)", "no text satisfies it: {}."),
     (r"NoExtension", "no text satisfies it."),
-    (r"too (?:large|complex|big)|limit|fuel", "it is too large to compile; write a smaller schema."),
+    (r"Too many items.*ff_tokens", "it forces a text without end, such as an object that must contain itself."),
+    (r"[Tt]oo (?:large|complex|big|many)|limit|fuel", "it is too large to compile; write a smaller schema."),
     (r"regex parse error:\s*\n(?:.*\n)*?error: (.*)", "the regular expression is invalid: {}."),
 )
 
@@ -45,13 +47,12 @@ class Grammar:
         if not self._follow(tokens):
             return None
         bits = self._matcher.compute_bitmask()
-        if error := self._matcher.get_error():
-            hint = f"after {len(tokens)} tokens of the text: {in_plain_words(error)}"
-            raise SettingsError("schema", self._schema, hint)
+        self._check()
         return bits
 
     def forced(self, tokens: Sequence[int]) -> int | None:
         must_follow = self._matcher.compute_ff_bytes() if self._follow(tokens) else b""
+        self._check()
         return _first_token(self._vocabulary, must_follow) if must_follow else None
 
     def satisfied(self, tokens: Sequence[int]) -> bool:
@@ -69,7 +70,14 @@ class Grammar:
         new = tokens[shared:]
         read = 0 if set(new) & {*self._vocabulary.eos_tokens} else self._matcher.try_consume_tokens(new)
         self._read = tokens[: shared + read]
+        self._check()
         return len(self._read) == len(tokens)
+
+    def _check(self) -> None:
+        """Raise `SettingsError` if the matcher has failed. After that it computes nothing more."""
+        if self._matcher.is_error():
+            hint = in_plain_words(self._matcher.get_error())
+            raise SettingsError("schema", self._schema, f"after {counted(len(self._read), 'token')}: {hint}")
 
 
 def compiled(text: str, tokenizer: PreTrainedTokenizerBase, vocab: int, eos: frozenset[int]) -> Grammar:
@@ -81,11 +89,12 @@ def compiled(text: str, tokenizer: PreTrainedTokenizerBase, vocab: int, eos: fro
         matcher = LLMatcher(vocabulary, _source(Schema.from_text(text)), log_level=0, limits=LIMITS)
     except ValueError as error:
         raise SettingsError("schema", text, in_plain_words(str(error))) from error
-    if error := matcher.get_error():
+    trial = matcher.deep_copy()  # its first step fails if no text satisfies the schema, or if a text cannot end
+    trial.compute_bitmask()
+    trial.try_consume_tokens(trial.compute_ff_tokens()[:1])
+    if error := matcher.get_error() or trial.get_error():
         raise SettingsError("schema", text, in_plain_words(error))
-    grammar = Grammar(matcher, vocabulary, text)
-    grammar.allowed(())  # reports a schema that no text satisfies
-    return grammar
+    return Grammar(matcher, vocabulary, text)
 
 
 def _source(schema: Schema) -> str:

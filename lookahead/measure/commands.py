@@ -183,6 +183,8 @@ def _load(arguments: Namespace) -> Models:
 def _settings(arguments: Namespace) -> dict[str, Any]:
     """Return the decoding settings that the arguments have."""
     values = {name: getattr(arguments, name, None) for name in Settings.names()}
+    if values["schema"]:
+        values["schema"] = prompt_files.text_of("schema", values["schema"])
     return {name: value for name, value in values.items() if value is not None}
 
 

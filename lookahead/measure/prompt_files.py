@@ -11,13 +11,17 @@ from .timing import Question
 
 def read(path: str) -> list[Question]:
     """Return the prompts in a file of JSON lines; see `parse`. Raises a `SettingsError` if the file cannot be read."""
+    return parse(text_of("prompts", path), str(path))
+
+
+def text_of(name: str, path: str) -> str:
+    """Return the text of a file. Raises a `SettingsError` for the setting `name` if it cannot be read."""
     try:
-        text = decoded(Path(path).read_bytes())
+        return decoded(Path(path).read_bytes())
     except OSError as error:
-        raise SettingsError("prompts", path, f"it cannot be read ({error.__class__.__name__}).") from None
+        raise SettingsError(name, path, f"it cannot be read ({error.__class__.__name__}).") from None
     except UnicodeError as error:
-        raise SettingsError("prompts", path, str(error)) from None
-    return parse(text, str(path))
+        raise SettingsError(name, path, str(error)) from None
 
 
 def parse(text: str, name: str) -> list[Question]:

@@ -6,6 +6,7 @@ Text from prompts and models is untrusted: its markup is not interpreted, and co
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import Any
 
 from rich.console import Console
@@ -15,13 +16,17 @@ from rich.text import Text
 
 from ..core.events import ACCEPTED, REJECTED
 from ..core.numbers import decimal, seconds
+from ..drafting.grammar import FORCED
 from ..trace.race import Race
 from ..trace.schema import StepRecord
 from ..trace.verdict import ending
 from . import tables
 from .progress import Progress as Measured
 
-STYLES = {"accepted": "underline green", "correction": "bold blue", "bonus": "bold blue", "rejected": "strike red"}
+STYLES = {
+    "accepted": "underline green", "forced": "underline2 magenta", "correction": "bold blue", "bonus": "bold blue",
+    "rejected": "strike red",
+}  # fmt: skip
 
 
 def clean(text: str) -> str:
@@ -61,7 +66,8 @@ def show_race(race: Race) -> None:
     """Print the tokens of the last lane as they are decoded, then the results of all lanes."""
     console = Console(highlight=False)
     legend = Text("\n")
-    for name, label in (("accepted", "accepted"), ("correction", "correction or bonus"), ("rejected", "rejected")):
+    forced = [("forced", "forced by the schema")] if race.settings.schema else []
+    for name, label in (("accepted", "accepted"), *forced, ("correction", "correction or bonus"), ("rejected", "rejected")):
         legend.append(label, style=STYLES[name]).append("   ")
     lanes = len(race.methods)
     for number, lane_step in enumerate(race):
@@ -87,12 +93,13 @@ def show_race(race: Race) -> None:
 
 def _step(record: StepRecord, *, naive: bool) -> Text:
     out = Text()
-    for piece, origin in zip(record.pieces, record.origins, strict=True):
+    sources = [record.draft.sources[row] for row in record.path]
+    for piece, origin, source in zip_longest(record.pieces, record.origins, sources):
         if origin != ACCEPTED:
             for status, drafted in zip(record.statuses, record.draft.pieces, strict=True):
                 if status == REJECTED:
                     out.append(clean(drafted).replace("\n", "\u21b5"), style=STYLES["rejected"])
-        out.append(clean(piece), style="" if naive else STYLES[origin])
+        out.append(clean(piece), style="" if naive else STYLES["forced" if source == FORCED else origin])
     return out
 
 

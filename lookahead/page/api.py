@@ -29,6 +29,7 @@ def add(server: ServerState) -> None:
         k: str = "auto",
         temperature: float = 0.0,
         seed: int = 0,
+        schema: str = "",
     ) -> dict:
         """Race a method against naive decoding on one prompt, with the chosen models, and return the trace.
 
@@ -39,8 +40,9 @@ def add(server: ServerState) -> None:
             k: tokens to draft per pass, or "auto".
             temperature: 0 is greedy.
             seed: seed of the random numbers when sampling.
+            schema: what the text must match: a JSON schema, a JSON list of choices, or a regular expression. "" for any text.
         """
-        fields = {"max_new_tokens": max_new_tokens, "k": k, "temperature": temperature, "seed": seed}
+        fields = {"max_new_tokens": max_new_tokens, "k": k, "temperature": temperature, "seed": seed, "schema": schema}
         fields["family"] = server.families.chosen_by(visitor()).models.spec
         yield from _race(server, prompt, method, fields)
 
@@ -62,7 +64,13 @@ def add(server: ServerState) -> None:
         method, k = (report.best.method, report.k) if report.on else (None, 0)
         return {"sentence": report.sentence, "method": method, "k": k, "options": options}
 
-    def link(prompt: str, method: str = form.DEFAULT_METHOD, k: str = "auto", temperature: float = 0.0) -> str:
+    def link(
+        prompt: str,
+        method: str = form.DEFAULT_METHOD,
+        k: str = "auto",
+        temperature: float = 0.0,
+        schema: str = "",
+    ) -> str:
         """Return the address of a page with this race filled in. The race does not run until a person starts it there.
 
         Args:
@@ -70,9 +78,10 @@ def add(server: ServerState) -> None:
             method: one of the names that /methods lists.
             k: tokens to draft per pass, or "auto".
             temperature: 0 is greedy.
+            schema: a JSON schema, a JSON list of choices, or a regular expression. "" for any text.
         """
         family = server.families.chosen_by(visitor()).models.spec
-        fields = {**form.DEFAULTS, "family": family, "k": k, "temperature": temperature}
+        fields = {**form.DEFAULTS, "family": family, "k": k, "temperature": temperature, "schema": schema}
         if not isinstance(prompt, str) or not isinstance(method, str):
             raise SettingsError("prompt, method", (prompt, method), "give text.")
         query = form.link(prompt, [method], fields)

@@ -200,6 +200,10 @@ def _fields(server: ServerState) -> dict[str, Any]:
         field(gr.Checkbox, "chat", "as a chat message", min_width=180)
         field(gr.Dropdown, "draft", "draft model", choices=drafts, filterable=False)
         field(gr.Textbox, "options", "options of the methods", placeholder="window=5 ngram=3", min_width=180)
+        field(
+            gr.Textbox, "schema", "schema of the text", placeholder='JSON schema, regular expression, or ["yes", "no"]',
+            lines=1, max_lines=8, min_width=240,
+        )  # fmt: skip
         field(gr.Dropdown, "costs", "pass costs for auto", choices=PASS_COSTS, filterable=False, min_width=180)
     return fields
 

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 from ..core.events import COSTS, RULES, MethodError, Settings, SettingsError
 from ..core.numbers import count
+from ..core.schema import MAX_CHARACTERS
 from ..core.text_files import lines
 from ..core.wording import setting_labels
 from ..engine.methods import method_class, read_options
@@ -25,7 +26,7 @@ FLOATS = ("temperature", "top_p", "repetition_penalty")
 DEFAULT_METHOD = "hybrid"
 DEFAULTS: dict[str, Any] = {
     "family": DEFAULT_FAMILY, "max_new_tokens": 128, "k": "auto", "temperature": 0, "top_k": 0, "top_p": 1, "repetition_penalty": 1,
-    "rule": "auto", "seed": 0, "stop": "", "chat": False, "draft": "draft", "options": "", "costs": "auto",
+    "rule": "auto", "seed": 0, "stop": "", "chat": False, "draft": "draft", "options": "", "costs": "auto", "schema": "",
 }  # fmt: skip
 FIELDS = tuple(DEFAULTS)
 MAX_OPTION_CHARACTERS = 2000  # in a field other than the prompt
@@ -68,6 +69,8 @@ def options(fields: Mapping[str, Any]) -> dict[str, Any]:
         del out["draft"]
     if "k" in out:
         out["k"] = _k(out["k"])
+    if "schema" in out:
+        out["schema"] = out["schema"] or ""
     if "stop" in out:
         out["stop"] = tuple(line for line in lines(str(out["stop"] or "")) if line)
     out |= read_options(str(out.pop("options", "") or "").replace(",", " ").split())
@@ -103,7 +106,8 @@ def from_link(
         raise MethodError("methods", ",".join(methods)[:200], f"at most {MAX_LANES - 1} in addition to naive.")
     for method in methods:
         method_class(method)
-    given = {name: str(query[name])[:MAX_OPTION_CHARACTERS] for name in FIELDS if name in query}
+    longest = {"schema": MAX_CHARACTERS + 1}  # `Settings` refuses a schema that is too long
+    given = {name: str(query[name])[: longest.get(name, MAX_OPTION_CHARACTERS)] for name in FIELDS if name in query}
     fields = initial_values(limits) | given
     fields["chat"] = str(fields["chat"]) == "True"
     checked = options(fields)

@@ -25,7 +25,7 @@ from .replies import Completion, Pass, text_in
 
 TIMEOUTS = Timeouts(first_s=60, between_s=30, total_s=300)
 ENDS = {"length": "length", "stop": "eos"}
-UNCHANGED = {"top_k": 0, "top_p": 1, "repetition_penalty": 1, "stop": ()}
+UNCHANGED = {"top_k": 0, "top_p": 1, "repetition_penalty": 1, "stop": (), "schema": ""}
 
 
 def race_of(spec: str, prompt: Any, options: Mapping[str, Any]) -> ServerRace:

@@ -30,7 +30,7 @@ DARK = {
 DASHES = ("solid", "7px,2px", "2px,2px", "9px,2px,2px,2px")  # short gaps keep the steps visible
 HATCHES = ("", "/", "x", ".")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up")
-PARTS = (("propose_s", "drafting"), ("verify_s", "the target's pass"), ("other_s", "the rest"))
+PARTS = (("propose_s", "drafting"), ("verify_s", "the target's pass"), ("mask_s", "masks"), ("other_s", "the rest"))
 NOTHING_RAN = "No pass has run yet."
 KINDS = ("start of a word", "inside a word", "name", "digits", "punctuation", "code", "space")
 CODE = set("{}[]()<>=+*/\\_|&^%$#@~`")

@@ -17,7 +17,7 @@ from .schema import DraftRecord, LaneRecord, RaceRecord
 
 COLUMNS = (
     "lane", "method", "pass", "kind", "rows", "drafted", "draft", "accepted", "tokens", "text", "origins",
-    "propose_ms", "verify_ms", "other_ms", "clock_ms", "finish",
+    "propose_ms", "verify_ms", "mask_ms", "other_ms", "clock_ms", "finish",
 )  # fmt: skip
 TITLE, CAPTION = 60, 300  # maximum lengths in characters
 SECONDS, OTHER = 6, 4  # decimal places of seconds, and of other numbers
@@ -43,7 +43,7 @@ def _passes(number: int, lane: LaneRecord) -> Iterator[list[Any]]:
             number, lane.method, count if verify else 0, step.kind,
             1 + len(step.draft.tokens) if drafts else None, step.tested if drafts else None, _paths(step.draft),
             step.accepted, len(step.emitted), "".join(step.pieces), " ".join(step.origins),
-            *(round(s * 1e3, 4) for s in (step.propose_s, step.verify_s, step.other_s, clock)), step.finish,
+            *(round(s * 1e3, 4) for s in (step.propose_s, step.verify_s, step.mask_s, step.other_s, clock)), step.finish,
         ]  # fmt: skip
 
 

@@ -45,8 +45,8 @@ class Recorder:
             pieces[-1] = self._pieces.flush()
         self.steps.append(
             schema.StepRecord(
-                **_copied(step, "kind", "index", "statuses", "path", "emitted", "origins", "finish"),
-                **{name: round(getattr(step, name), 7) for name in ("propose_s", "verify_s", "other_s")},
+                **_copied(step, "kind", "index", "statuses", "path", "emitted", "origins", "finish", "satisfied"),
+                **{name: round(getattr(step, name), 7) for name in ("propose_s", "verify_s", "other_s", "mask_s")},
                 draft=schema.DraftRecord(
                     **_copied(draft, "tokens", "parents", "sources", "window", "ngram_origins"), pieces=drafted,
                     chances=[round(chance, 4) for chance in draft.chances],
@@ -128,6 +128,7 @@ class Race(LaneSteps):
             "rule": self.settings.acceptance,
             "costs": self._models.costs_kind(self.settings.costs),
         }
+        names = [field.alias or name for name, field in schema.SettingsRecord.model_fields.items()]
         mixture = self._models.target.passes.mixture
         return Trace(
             created=self._created,
@@ -142,7 +143,7 @@ class Race(LaneSteps):
                 experts=mixture and schema.ExpertsRecord(**mixture._asdict()),
             ),
             **_copied(self._models, "exactness"),
-            settings=schema.SettingsRecord(**_copied(self.settings, *schema.SettingsRecord.model_fields) | deciding),
+            settings=schema.SettingsRecord(**_copied(self.settings, *names) | deciding),
             prompt=self._prompt,
             costs=schema.Costs.from_pass_costs(self._models.costs),
             lanes=[

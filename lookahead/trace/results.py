@@ -17,7 +17,8 @@ class Statistics(Result):
     """A lane's counts and rates, under the names that vLLM uses. Times are seconds without prefill.
 
     A rate is None if its denominator is 0. `accepted_histogram[n]` counts the passes that accepted n drafted tokens.
-    `speedup` is relative to naive. `other_fraction` is the share of the time outside models and drafters.
+    `speedup` is relative to naive. `other_fraction` is the share of the time outside models and drafters, `mask_fraction` that
+    of a schema's masks; None without a schema.
     """
 
     method: str
@@ -35,6 +36,7 @@ class Statistics(Result):
     speedup: float | None
     finish: str | None
     other_fraction: float | None
+    mask_fraction: float | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from ..core.acceptance import Acceptance
 from ..core.costs import PassCosts, PricedRun
 from ..core.events import WINDOW, Step, TraceError
 from ..core.numbers import count
+from ..core.schema import MAX_CHARACTERS
 from ..core.tree import depths
 from ..drafting import level_rows
 from . import verdict
@@ -121,6 +122,7 @@ class SettingsRecord(Record):
     rule: Literal["greedy", "coupled", "rejection"]
     stop: Annotated[list[Name], Field(max_length=16, fail_fast=True)]
     chat: bool
+    grammar: Annotated[str, Field(alias="schema", max_length=MAX_CHARACTERS)] = ""  # a JSON schema, choices or a regular expression
     costs: Literal["typical", "measured"] = "measured"  # traces from before 28 November 2026 lack it
 
 
@@ -246,6 +248,8 @@ class StepRecord(Record):
     finish: Literal["eos", "stop", "length", "context"] | None = None
     drafted: Annotated[int, Field(ge=0, le=4096)] | None = None
     experts: Average | None = None
+    mask_s: Seconds = 0.0
+    satisfied: bool | None = None
 
     @model_validator(mode="after")
     def _agrees(self) -> StepRecord:
@@ -372,6 +376,7 @@ class RaceRecord(Record):
             speedup=rate / base if rate and base else None,
             finish=record.steps[-1].finish if record.steps else None,
             other_fraction=sum(s.other_s for s in steps) / clock if clock >= verdict.MIN_S else None,
+            mask_fraction=sum(s.mask_s for s in steps) / clock if self.settings.grammar and clock >= verdict.MIN_S else None,
         )
 
     def agreement(self, lane: int) -> Badge | None:

@@ -8,8 +8,10 @@ from . import agreement as agreements
 from .agreement import Outcome
 from .results import Badge, Statistics, Trust, Verdict
 
+GRAMMAR = "grammar"  # the method that needs a schema
 MIN_S = 1e-9  # seconds: the shortest time that a clock measures
 MIN_PASSES = 8  # naive passes needed to judge whether the clock is steady
+TAIL = 24  # characters of the end of a text in a sentence
 STEADY = 2.0  # largest ratio of the slowest tenth to the fastest: the context grows, and clock rates vary
 
 
@@ -100,10 +102,17 @@ def trust(race: Any) -> Trust | None:
 
 
 def ending(record: Any, prompt: Any) -> str:
-    """Return a sentence, with a space before it, if the text ended because the context is full; else ""."""
-    if not record.steps or record.steps[-1].finish != "context":
+    """Return sentences, with a space before them, if the context is full, or if the text does not match its schema; else ""."""
+    if not record.steps:
         return ""
-    return f" The text ends after token {count(len(prompt.tokens) + len(record.tokens))}, because the model's context is full."
+    last, sentence = record.steps[-1], ""
+    if last.finish == "context":
+        end = count(len(prompt.tokens) + len(record.tokens))
+        sentence = f" The text ends after token {end}, because the model's context is full."
+    if last.satisfied is False:
+        written, most = counted(len(record.tokens), "token"), "" if last.finish == "context" else " Allow more new tokens."
+        sentence += f" The text does not match its schema yet: it ends after {written}, with {record.text[-TAIL:]!r}.{most}"
+    return sentence
 
 
 def _counts_in_words(record: Any, stats: Statistics) -> str:
@@ -131,8 +140,12 @@ def _of_drafts(record: Any, naive: Any, stats: Statistics, cost: float, auto: bo
         f"{decimal(per_pass)} tokens per pass; verifying {decimal(rows)} rows costs {decimal(verify / plain)} passes; "
         f"drafting took {percent(drafting)} of the time"
     )
+    if stats.mask_fraction is not None:
+        facts += f", and masks {percent(stats.mask_fraction)}"
     if stats.num_draft_tokens == 0:
         why = "auto found no draft worth its cost here" if auto else "nothing was drafted"
+        if record.method == GRAMMAR and stats.mask_fraction is None:
+            why, auto = f"{GRAMMAR} drafts the tokens that a schema forces, and no schema was set", False
         hint = " Set a numeric draft length to force drafting." if auto else ""
         sentence = f"{ratio(gain)}: {why}, so every pass wrote one token, as in naive decoding.{hint}"
     elif gain >= 1:

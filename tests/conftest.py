@@ -31,6 +31,7 @@ import lookahead
 from lookahead.core.accept import rule_for
 from lookahead.core.costs import CostCurve, DrafterCosts
 from lookahead.core.events import Settings
+from lookahead.core.masks import Masks
 from lookahead.core.table import TableLM
 from lookahead.drafting import Resources
 from lookahead.engine.decode import Request
@@ -288,12 +289,13 @@ def page(request, chromium):
 
 @torch.inference_mode()
 def table_steps(
-    method, settings, *, target=None, draft=None, prompt=(1, 2, 3), eos=(), stop=None, k=None, drafter=None, **options
-):
+    method, settings, *, target=None, draft=None, prompt=(1, 2, 3), eos=(), stop=None, k=None, drafter=None,
+    grammar=None, **options
+):  # fmt: skip
     """Run the decoding loop over TableLMs; return its steps."""
     target = (target or TableLM(seed=0)).fresh()
     draft = (draft or TableLM(seed=1)).fresh()
-    rule = rule_for(settings)
+    rule = rule_for(settings, Masks(grammar, len(prompt)) if grammar else None)
     costs = DrafterCosts(CostCurve((1, 64), (0.01, 0.02)))
     resources = Resources(rule, draft, lambda rows, branches: 1 + 0.02 * rows, costs)
     strategy = drafter(resources) if drafter else method_class(method)(resources, options_of(method, options))

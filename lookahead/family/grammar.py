@@ -28,6 +28,7 @@ LIMITS = LLParserLimits(verbose_errors=False)  # the default limits end compilat
 RULES = (  # parts of llguidance's messages, and the same in plain words
     (r"Unimplemented keys: \[(.*)\]", "the keywords {} are not supported; remove them."),
     (r"Resource '(.*?)' is not present", "$ref must name a part of this schema, such as #/$defs/name; {} is elsewhere."),
+    (r"recursion limit", "it is nested too deeply."),
     (r"Unsatisfiable schema: (.*)", "no text satisfies it: {}."),
     (r"NoExtension", "no text satisfies it."),
     (r"Too many items.*ff_tokens", "it forces a text without end, such as an object that must contain itself."),

@@ -7,10 +7,13 @@ bug names. `race` compares the broken method with a correct naive lane.
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
-from ..core.accept import Pick, Rejection, Rule, Verification, at_quantile, rule_for
-from ..core.events import ACCEPTED, BONUS, CORRECTION, MethodError, Settings, SettingsError
+from ..core.accept import Pick, Rejection, Rule, Verification, at_quantile, residual, rule_for
+from ..core.events import ACCEPTED, BONUS, CORRECTION, REJECTED, MethodError, Settings, SettingsError
+from ..core.masks import Masks
+from ..core.processing import above, process
 from ..engine.lane import Lane
 from ..family.models import Models
 from ..trace.race import Race
@@ -24,7 +27,7 @@ TEXT, DISTRIBUTION, SPEED = "text", "distribution", "speed"
 class Bug:
     """A bug with its `description`, its `harm` (to the text, the distribution or only the speed) and the test that fails.
 
-    `rule` is the acceptance rule that the bug needs, "" for any. `in_sketch` is true for bugs of the sketch in lesson 7. A
+    `rule` is the acceptance rule that the bug needs, "" for any. A `masked` bug needs a schema. `in_sketch` is true for bugs of the sketch in lesson 7. A
     `recurrent` bug needs a target with a recurrent state.
     """
 
@@ -37,6 +40,7 @@ class Bug:
     rule: str = ""
     in_sketch: bool = False
     recurrent: bool = False
+    masked: bool = False
 
 
 class NoResidual(Rejection):
@@ -65,18 +69,49 @@ class UnprocessedQ(Rejection):
 class NoiseReused(Rejection):
     """Test with the random numbers that selected the draft."""
 
-    def __init__(self, settings: Settings):
-        super().__init__(settings)
+    def __init__(self, settings: Settings, masks: Masks | None = None):
+        super().__init__(settings, masks)
         self._testing = random.Random(f"{settings.seed}:draft")
 
 
-def _of_rejection(broken: type[Rejection]) -> Callable[[Settings], Rule]:
-    """Return a function from settings to the broken rule, or to the correct rule for settings without rejection."""
-    return lambda settings: broken(settings) if settings.acceptance == Rejection.name else rule_for(settings)
+class UnmaskedQ(Rejection):
+    """Sample the draft with the mask, and test it with a q without the mask."""
+
+    def choose(self, logits, context, chance=None):
+        pick = super().choose(logits, context, chance)
+        return pick and Pick(pick.token, pick.chance, process(self.settings, logits[None], context)[0].softmax(-1))
 
 
-def _altered(broken: Callable[[Rule], Any]) -> Callable[[Settings], Any]:
-    return lambda settings: broken(rule_for(settings))
+class MaskedTooLate(Rejection):
+    """Test the draft with a p without the mask, and apply the mask only to the target's own token."""
+
+    def _scored(self, logits, draft, context):
+        return process(self.settings, logits, context, above(draft))
+
+    def verify(self, logits, draft, context):
+        verification = super().verify(logits, draft, context)
+        *before, last = verification.tests
+        if not self.masks:
+            return verification
+        row = verification.path[-1] + 1 if verification.path else 0
+        p = self._scored(logits, draft, context)[row].softmax(-1)
+        rejected = [*takewhile(lambda test: test.outcome == REJECTED, reversed(before))]  # after the last accepted row
+        for test in reversed(rejected):
+            p = residual(p, draft.q and draft.q[test.row], test.token)
+        text = [*context, *(draft.tokens[accepted] for accepted in verification.path)]
+        allowed = p.masked_fill(self.masks.forbidden(text, ((),), len(p))[0], 0.0)
+        token = at_quantile(allowed if allowed.any() else p, last.draw)
+        test = replace(last, token=token, p=float(p[token]))
+        return Verification(verification.path, token, (*before, test))
+
+
+def _of_rejection(broken: type[Rejection]) -> Callable[..., Rule]:
+    """Return a function from settings and masks to the broken rule, or to the correct rule for settings without rejection."""
+    return lambda settings, masks=None: (broken if settings.acceptance == Rejection.name else rule_for)(settings, masks)
+
+
+def _altered(broken: Callable[[Rule], Any]) -> Callable[..., Any]:
+    return lambda settings, masks=None: broken(rule_for(settings, masks))
 
 
 class PrefixDropped(Wrapped):
@@ -145,7 +180,7 @@ class EosIgnored(Wrapped):
         return len(emitted), finish
 
 
-_SAME_TEXT, _EOS, _SELF_DRAFT, _STATE, _DISTRIBUTION = CHECKS
+_SAME_TEXT, _EOS, _SELF_DRAFT, _STATE, _DISTRIBUTION, _MASKED = CHECKS
 BUGS: dict[str, Bug] = {
     bug.id: bug
     for bug in (
@@ -163,6 +198,16 @@ BUGS: dict[str, Bug] = {
             "noise-reused", "random numbers reused",
             "The test uses the random numbers that selected the draft. So acceptance depends on the token that was drafted.",
             DISTRIBUTION, _DISTRIBUTION, Parts(rule=_of_rejection(NoiseReused)), rule="rejection",
+        ),
+        Bug(
+            "mask-missing", "mask missing from q",
+            "The draft is sampled with the schema's mask, but tested with a q without it. This q is too small, so too many drafted tokens are accepted.",
+            DISTRIBUTION, _MASKED, Parts(rule=_of_rejection(UnmaskedQ)), rule="rejection", masked=True,
+        ),
+        Bug(
+            "mask-too-late", "mask after acceptance",
+            "Drafted tokens are tested with a p without the mask, which is applied only to the target's own token. Without the mask, p is too small for every allowed token.",
+            DISTRIBUTION, _MASKED, Parts(rule=_of_rejection(MaskedTooLate)), rule="rejection", masked=True,
         ),
         Bug(
             "no-rollback", "cache not rolled back",
@@ -222,7 +267,7 @@ class BrokenLane(Lane):
             hint = "transformers runs its own loop; choose a method that runs in our loop."
             raise MethodError("method", self.method, hint)
         self.options = {**self.options, "bug": bug.id} if bug else self.options
-        self._rule, self._stop = self._parts.rule(self.settings), self._parts.stop(self._stop)
+        self._rule, self._stop = self._parts.rule(self.settings, self._masks), self._parts.stop(self._stop)
 
     def _fresh_target(self):
         target = self._parts.target(super()._fresh_target())

@@ -16,7 +16,7 @@ from ..core.costs import CostCurve, PassCosts
 from ..core.numbers import count, decimal, percent, ratio
 from ..trace.charts import HATCHES, SYMBOLS, Chart, tick_step
 from .decision import KS, Level, crossing
-from .dice import WORDS, Histogram, P, Q
+from .dice import WORDS, Histogram, Q
 from .experiments import EXPERIMENTS, Experiment, Result
 from .machine import Comparison, PassParts
 from .sweeps import LONG_K, Point, Sweep
@@ -322,7 +322,8 @@ def dice(histogram: Histogram, dark: bool = False, with_bug: Histogram | None = 
     With a second histogram, the bars of both rules are next to each other.
     """
     chart, hover = Chart(dark, "token", "share of throws (%)"), "%{x}: %{y:.1f}% expected<extra></extra>"
-    expected, drafted = ([100 * share for share in shares] for shares in (P, Q))
+    q = [share * (p > 0) for share, p in zip(Q, histogram.p, strict=True)]  # a mask applies to both
+    expected, drafted = ([100 * share / sum(shares) for share in shares] for shares in (histogram.p, q))
     chart.bars(WORDS, expected, "the target's p", "", marker=_hatched(chart), hovertemplate=hover)
     names = ("the correct rule", "with the bug") if with_bug else (f"observed in {count(histogram.throws)} throws",)
     hover = "%{x}: %{customdata} times, %{y:.1f}%<extra></extra>"

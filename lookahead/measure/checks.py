@@ -1,4 +1,4 @@
-"""Five tests that every correct decoding loop passes. They run the real loop, rules and drafters with table models.
+"""Six tests that every correct decoding loop passes. They run the real loop, rules and drafters with table models.
 
 `Parts` are the components of a run. The engine's components pass every test. A bug replaces one component.
 """
@@ -28,12 +28,12 @@ MISS = 0.3  # the probability that a row of the draft table differs from the tar
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The components of a run: functions that return the rule for settings, the target and the end conditions.
+    """The components of a run: functions that return the rule for settings and masks, the target and the end conditions.
 
     `state` is the class of the recurrent state, if the target has one.
     """
 
-    rule: Callable[[Settings], Rule] = rule_for
+    rule: Callable[..., Rule] = rule_for
     target: Callable[[Any], Any] = lambda target: target
     stop: Callable[[StopConditions], StopConditions] = lambda stop: stop
     state: type[State] = State
@@ -132,8 +132,17 @@ def the_state_is_restored_after_a_rejection(parts: Parts) -> tuple[bool, str]:
 
 def samples_follow_the_target_distribution(parts: Parts) -> tuple[bool, str]:
     """Tokens written under the rejection rule must have the target's distribution."""
-    *_, last = dice.throw(rule=parts.rule)
-    statistic = f"after {count(last.throws)} throws, chi-square is {decimal(last.chi_square)} with {dice.FREEDOM} degrees of freedom"
+    return _thrown(parts, masked=False)
+
+
+def masked_samples_follow_the_masked_distribution(parts: Parts) -> tuple[bool, str]:
+    """With the mask of a schema, tokens must have the target's distribution over the allowed tokens."""
+    return _thrown(parts, masked=True)
+
+
+def _thrown(parts: Parts, *, masked: bool) -> tuple[bool, str]:
+    *_, last = dice.throw(rule=parts.rule, masked=masked)
+    statistic = f"after {count(last.throws)} throws, chi-square is {decimal(last.chi_square)} with {last.freedom} degrees of freedom"
     return last.p_value > ODDS, f"{statistic}: p-value {significant(last.p_value, 2)}."
 
 
@@ -145,5 +154,6 @@ CHECKS: dict[str, Callable[[Parts], tuple[bool, str]]] = {  # each returns `pass
         self_drafting_is_fully_accepted,
         the_state_is_restored_after_a_rejection,
         samples_follow_the_target_distribution,
+        masked_samples_follow_the_masked_distribution,
     )
 }

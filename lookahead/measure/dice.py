@@ -1,9 +1,10 @@
 """The rejection rule on two fixed distributions: each throw drafts a token from Q, tests it and counts the written token.
 
 The histogram approaches the target's P, although Q differs. With a bug of `bugs.py` it does not, and the chi-square test
-detects it. Only the final p-value is valid, because repeated tests of growing counts give false alarms.
+detects it. With a mask, both distributions have only the words without an "o". Only the final p-value is valid, because repeated tests of growing counts give false alarms.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -11,15 +12,30 @@ import torch
 
 from ..core.accept import Rule, rule_for
 from ..core.events import Draft, Settings, whole_number
+from ..core.masks import Masks
 
 P = (0.30, 0.22, 0.16, 0.12, 0.08, 0.06, 0.04, 0.02)  # the target's distribution
 Q = (0.08, 0.34, 0.06, 0.20, 0.02, 0.16, 0.10, 0.04)  # the drafter's
 WORDS = ("cat", "dog", "fox", "hen", "owl", "bee", "ant", "elk")  # names of the tokens
 TEMPERATURE = 0.7
 THROWS, MIN_INTERVAL, MAX_THROWS = 4000, 50, 1_000_000
-FREEDOM = len(P) - 1  # degrees of freedom of the chi-square test
+ALLOWED = tuple("o" not in word for word in WORDS)  # by the mask
+MASKED_P = tuple(p * allowed / sum(p for p, a in zip(P, ALLOWED) if a) for p, allowed in zip(P, ALLOWED, strict=True))
 MIN_EXPECTED = 5.0  # minimum expected count of every token for a valid test
 CONTEXT = (0,)
+
+
+class _WithoutO:
+    """A grammar that allows one word without an "o"."""
+
+    def allowed(self, tokens):
+        return bytes([sum(allowed << token for token, allowed in enumerate(ALLOWED))])
+
+    def forced(self, tokens):
+        return None
+
+    def satisfied(self, tokens):
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +49,27 @@ class Histogram:
     total: int
     counts: tuple[int, ...]
     accepted: int
+    p: tuple[float, ...] = P
 
     @property
     def expected(self) -> tuple[float, ...]:
-        return tuple(self.throws * share for share in P)
+        return tuple(self.throws * share for share in self.p)
+
+    @property
+    def freedom(self) -> int:
+        """The degrees of freedom of the chi-square test."""
+        return sum(share > 0 for share in self.p) - 1
 
     @property
     def chi_square(self) -> float:
-        return sum((n - e) ** 2 / e for n, e in zip(self.counts, self.expected, strict=True))
+        pairs = zip(self.counts, self.expected, strict=True)
+        return sum((n - e) ** 2 / e if e else n and math.inf for n, e in pairs)
 
     @property
     def p_value(self) -> float | None:
-        if min(self.expected) < MIN_EXPECTED:
+        if min(expected for expected, share in zip(self.expected, self.p, strict=True) if share) < MIN_EXPECTED:
             return None
-        half = torch.tensor([FREEDOM / 2, self.chi_square / 2], dtype=torch.float64)
+        half = torch.tensor([self.freedom / 2, self.chi_square / 2], dtype=torch.float64)
         return float(torch.special.gammaincc(*half))
 
 
@@ -54,22 +77,23 @@ NOTHING = Histogram(0, THROWS, (0,) * len(P), 0)
 
 
 def throw(
-    throws: int = THROWS, every: int = MIN_INTERVAL, rule: Callable[[Settings], Rule] = rule_for
+    throws: int = THROWS, every: int = MIN_INTERVAL, rule: Callable[..., Rule] = rule_for, *, masked: bool = False
 ) -> Iterator[Histogram]:
     """Draft, test and count `throws` tokens; yields the histogram after `every` throws and at the end.
 
-    `rule` returns the acceptance rule for settings. Raises `SettingsError` before the first throw.
+    `rule` returns the acceptance rule for settings and masks. Raises `SettingsError` before the first throw.
     """
     whole_number("throws", throws, 1, MAX_THROWS)
     whole_number("every", every, 1, MAX_THROWS)
     # Logits whose softmax at the temperature is P and Q.
     target, drafter = (torch.tensor(shares).log() * TEMPERATURE for shares in (P, Q))
     rows, counts, accepted = torch.stack([target, target]), [0] * len(P), 0
+    masks = Masks(_WithoutO(), len(CONTEXT)) if masked else None
     for n in range(1, throws + 1):
-        seeded = rule(Settings(temperature=TEMPERATURE, rule="rejection", seed=n))
+        seeded = rule(Settings(temperature=TEMPERATURE, rule="rejection", seed=n), masks)
         pick = seeded.choose(drafter, CONTEXT)
         verification = seeded.verify(rows, Draft.chain([pick.token], "dice", [pick.q]), CONTEXT)
         counts[pick.token if verification.path else verification.token] += 1
         accepted += len(verification.path)
         if n % every == 0 or n == throws:
-            yield Histogram(n, throws, tuple(counts), accepted)
+            yield Histogram(n, throws, tuple(counts), accepted, MASKED_P if masked else P)

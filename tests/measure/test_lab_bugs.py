@@ -14,7 +14,7 @@ from lookahead.measure.checks import CHECKS
 
 pytestmark = pytest.mark.long
 
-TEXT_CHECKS = [name for name in CHECKS if not name.startswith(("self_", "samples_"))]
+TEXT_CHECKS = [name for name in CHECKS if not name.startswith(("self_", "samples_", "masked_"))]
 PROMPT = "Name: Anna\nAge: 7\nCity: Denver\n\nName: Ben\nAge: 8\nCity: Miami\n\nName: Lily\nAge:"
 
 

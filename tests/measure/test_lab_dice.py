@@ -26,7 +26,15 @@ def test_the_histogram_converges_to_the_target():
 
 @pytest.mark.parametrize("bug", [bug for bug in BUGS.values() if bug.rule], ids=lambda bug: bug.id)
 def test_with_a_bug_it_converges_to_another_distribution(bug):
-    assert last(throws=3000, rule=bug.parts.rule).p_value < 1e-9
+    assert last(throws=3000, rule=bug.parts.rule, masked=bug.masked).p_value < 1e-9
+
+
+def test_masked_samples_follow_the_masked_distribution():
+    """No forbidden word is written, and the others keep the target's proportions."""
+    histogram = last(throws=3000, masked=True)
+    assert all(allowed or not n for allowed, n in zip(dice.ALLOWED, histogram.counts, strict=True))
+    assert histogram.p_value > 1e-4
+    assert not last(throws=3000, masked=False).freedom == histogram.freedom
 
 
 def test_it_yields_as_it_runs_and_may_be_closed():
@@ -44,7 +52,7 @@ def test_the_statistic_is_pearsons():
     expected = chisquare(near.counts, near.expected)
     assert (near.chi_square, near.p_value) == (pytest.approx(expected.statistic), pytest.approx(expected.pvalue))
     far = dice.Histogram(1000, 1000, (400, 200, 100, 100, 80, 60, 40, 20), 0)
-    assert far.p_value == pytest.approx(chi2.sf(far.chi_square, dice.FREEDOM), rel=1e-3) and far.p_value < 1e-8
+    assert far.p_value == pytest.approx(chi2.sf(far.chi_square, far.freedom), rel=1e-3) and far.p_value < 1e-8
 
 
 @pytest.mark.parametrize("bad", [{"throws": 0}, {"throws": 10**9}, {"every": True}], ids=str)

@@ -9,7 +9,7 @@ from ...core.accept import rule_for
 from ...core.numbers import count, decimal, percent, significant
 from ...measure import charts
 from ...measure.bugs import BUGS
-from ...measure.dice import FREEDOM, MIN_INTERVAL, THROWS, Histogram, throw
+from ...measure.dice import MIN_INTERVAL, THROWS, Histogram, throw
 from ..parts import markup, plot, plot_update, status_line
 from ..running import buttons, follow_job, run_and_stop
 
@@ -30,10 +30,11 @@ def controls(bug: str = "") -> None:
 def _throw(dark: bool, bug: str, throws: float) -> Iterator[Any]:
     """Throw the correct rule, and the rule with the bug with the same random numbers."""
     rules = [rule_for, BUGS[bug].parts.rule] if bug in BUGS else [rule_for]
+    masked = bug in BUGS and BUGS[bug].masked
     interval = max(MIN_INTERVAL, int(throws) // 40)
 
     def both() -> Iterator[tuple[Histogram, ...]]:
-        yield from zip(*(throw(int(throws), interval, rule) for rule in rules), strict=True)
+        yield from zip(*(throw(int(throws), interval, rule, masked=masked) for rule in rules), strict=True)
 
     for line, histograms in follow_job(both):
         if histograms:
@@ -47,7 +48,7 @@ def _status(correct: Histogram, with_bug: Histogram | None, bug: str) -> str:
     now = with_bug or correct
     text = f"{count(now.throws)} of {count(now.total)} throws; {percent(now.accepted / now.throws)} of the drafted tokens were accepted."
     if now.p_value is not None:
-        text += f" Chi-square {decimal(now.chi_square)} with {FREEDOM} degrees of freedom: a correct rule deviates at least this far in {_odds(now)} of all cases."
+        text += f" Chi-square {decimal(now.chi_square)} with {now.freedom} degrees of freedom: a correct rule deviates at least this far in {_odds(now)} of all cases."
         if now.throws == now.total:
             text += " It converges to p." if now.p_value > SURE else " It does not converge to p."
     if with_bug:

@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     document, dtype, shared, decoding, prompts, table = (argparse.ArgumentParser(add_help=False) for _ in range(6))
     document.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    prompts.add_argument("--prompts", metavar="FILE.jsonl", help='lines {"id", "category", "prompt", "chat"}')
+    prompts.add_argument("--prompts", metavar="FILE.jsonl", help='lines {"id", "category", "prompt", "chat", "schema"}')
     table.add_argument("--update", metavar="FILE.md", help="write the table between the command's markers in a file")
     dtype.add_argument("--dtype", metavar="FORMAT", help="bfloat16, float32, or auto (LOOKAHEAD_DTYPE)")
     family = families(os.environ.get("LOOKAHEAD_MODELS") or DEFAULT_FAMILY)[0]

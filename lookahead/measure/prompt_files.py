@@ -25,7 +25,7 @@ def text_of(name: str, path: str) -> str:
 
 
 def parse(text: str, name: str) -> list[Question]:
-    """Parse JSON lines `{"id", "category", "prompt", "chat"}`, or Spec-Bench's `{"question_id", "category", "turns"}`.
+    """Parse JSON lines `{"id", "category", "prompt", "chat", "schema"}`, or Spec-Bench's `{"question_id", "category", "turns"}`.
 
     The first of `turns` is the prompt. Raises a `SettingsError` that names the file `name` and the invalid line.
     """
@@ -59,6 +59,7 @@ def _question(data: dict[str, Any], number: int) -> Question:
     question = Question(
         _encodable(data.get("question_id" if spec_bench else "id", number)), _encodable(data.get("category", "all")),
         data["turns"][0] if spec_bench else data["prompt"], data.get("chat", spec_bench),
+        {"schema": data["schema"]} if "schema" in data else {},
     )  # fmt: skip
     if not isinstance(question.prompt, str) or not isinstance(question.chat, bool):
         raise TypeError

@@ -132,7 +132,8 @@ function outcomeOf({pass, step, lane, drafted, emitted, isGhost, isTargetToken})
   return {status: "none", outcome: {lead: pass.lead, quotation: pass.quotation, tail: pass.tail}};
 }
 
-function draftedOutcome({status, label, choice}, {rule}) {
+function draftedOutcome({status, label, choice, source}, {rule}) {
+  if (status === "accepted" && source === "forced") return ["accepted: the schema allows no other token"];
   if (status !== "accepted" && status !== "rejected") return [label];
   if (rule === "rejection") return [`${status} by the draw`];
   if (status === "accepted") return ["accepted: the target’s choice too"];

@@ -1,6 +1,7 @@
 /* time.js: the time of a pass in seconds, compared with a naive pass of the target in the same race. */
 
 import {count, digits, duration} from "../page/numbers.js";
+import {secondsOf} from "../timeline/log.js";
 import {branches, tested} from "./draft.js";
 
 /** Return the seconds of a pass with this many rows, interpolated linearly between the measured points. */
@@ -32,19 +33,20 @@ function median(numbers) {
 }
 
 /** The time of a pass by part: [{kind, name, seconds}]. */
-function partsOf(lane, {kind, propose_s, verify_s, other_s}) {
+function partsOf(lane, {kind, propose_s, verify_s, mask_s, other_s}) {
   const draft = (name, seconds) => ({kind: "draft", name, seconds});
   const verify = (name, seconds) => ({kind: "verify", name, seconds});
   const other = seconds => ({kind: "other", name: "sample + engine", seconds});
   if (kind === "prefill") return [draft("drafter reads", propose_s), verify("target reads", verify_s)];
-  if (lane.opaque) return [verify("pass and drafting", propose_s + verify_s + other_s)];
-  if (lane.naive) return [verify("target pass", verify_s), other(propose_s + other_s)];
-  return [draft("draft", propose_s), verify("verify", verify_s), other(other_s)];
+  const masks = mask_s ? [{kind: "mask", name: "masks", seconds: mask_s}] : [];
+  if (lane.opaque) return [verify("pass and drafting", propose_s + verify_s + other_s), ...masks];
+  if (lane.naive) return [verify("target pass", verify_s), ...masks, other(propose_s + other_s)];
+  return [draft("draft", propose_s), verify("verify", verify_s), ...masks, other(other_s)];
 }
 
 /** The time of a pass compared with a naive one, as numbers and sentences. */
 export function timeOf(log, lane, step) {
-  const total = step.propose_s + step.verify_s + step.other_s;
+  const total = secondsOf(step);
   const time = {parts: partsOf(lane, step), total, naivePass: null, sentence: "", sum: "", basis: "", rows: ""};
   if (step.kind === "prefill") return time;
   const emitted = count(step.emitted.length, "token");

@@ -19,6 +19,7 @@ function tokenNode(part, heat) {
   const text = HANGING.includes(part.kind) ? signs(part.text) : part.text;
   const node = make(`span.la-tok.la-${part.kind}`, text);
   if (part.hatched) node.classList.add("la-hatched");
+  if (part.forced) node.classList.add("la-forced");
   if (part.kind === "note") return node;
   node.laPart = part; // TokenPointer reads laPart and laStep
   if (heat && heat.fails !== null) node.dataset.fails = String(heat.fails);
@@ -184,7 +185,9 @@ export class Lane {
   }
 
   #summary({finished, tokens, settled}) {
-    if (finished) return `${tokens} tokens; ${finish(this.#lane.steps[settled - 1].finish)}`;
+    const step = this.#lane.steps[settled - 1];
+    const missed = step?.satisfied === false ? ", before it matches the schema" : "";
+    if (finished) return `${tokens} tokens; ${finish(step.finish)}${missed}`;
     return this.#lane.prefill_s === null ? "" : prefill(this.#lane);
   }
 

@@ -100,11 +100,14 @@ const createLane = ({method, options, opaque}, name) => ({
 export const tokensOf = lane => lane.tokens.at(-1) || 0;
 export const passesOf = lane => lane.passes.at(-1) || 0;
 
+/** The seconds of a step. Older recordings have no masks. */
+export const secondsOf = step => step.propose_s + step.verify_s + (step.mask_s || 0) + step.other_s;
+
 /** Add a step and update the running sums; with them a frame costs one binary search per lane. */
 function addStep(lane, step, clock_s) {
   const end = Math.max(lane.clock, Number(clock_s) || 0);
   const isVerify = step.kind !== "prefill";
-  if (!isVerify) lane.prefill_s = step.propose_s + step.verify_s + step.other_s;
+  if (!isVerify) lane.prefill_s = secondsOf(step);
   lane.starts.push(lane.clock);
   lane.ends.push(end);
   lane.tokens.push(tokensOf(lane) + step.emitted.length);

@@ -2,7 +2,7 @@
    replaying and stepping only choose another t. */
 
 import {count} from "../page/numbers.js";
-import {countUpTo, duration, EPSILON, isOneText, tokensOf} from "./log.js";
+import {countUpTo, duration, EPSILON, isOneText, secondsOf, tokensOf} from "./log.js";
 
 /** Return the frame at lane time `t`: {t, lanes, atEnd, speedup}. Pure. */
 export function frameAt(log, t) {
@@ -41,7 +41,7 @@ function laneAt(lane, t, most) {
   const step = lane.steps[settled];
   if (!step || lane.naive || most < Infinity || t < lane.starts[settled]) return frame;
   // The pass in flight: its drafted tokens appear one by one, then the target's pass sweeps over them.
-  const spent = step.propose_s + step.verify_s + step.other_s || 1;
+  const spent = secondsOf(step) || 1;
   const elapsed = ((t - lane.starts[settled]) / (lane.ends[settled] - lane.starts[settled] || 1)) * spent;
   const rows = ghostChain(step).rows.length;
   frame.inFlight = settled;
@@ -76,7 +76,8 @@ export function ghostChain(step) {
 }
 
 /** A settled pass as [{kind, text, row, emitted}]: accepted tokens, rejected ones, then the target's own token. `row`
-    is the drafted row and `emitted` the index among the emitted tokens; -1 for none. */
+    is the drafted row and `emitted` the index among the emitted tokens; -1 for none. `forced` is set for a token that
+    was the only one that a schema allows. */
 export function passParts(step, naive) {
   // Without a draft the text is plain. An opaque lane records no draft; a server reports only the draft's size.
   const drafted = step.draft.tokens.length || step.drafted || step.origins.includes("accepted");
@@ -86,7 +87,8 @@ export function passParts(step, naive) {
   step.pieces.forEach((text, emitted) => {
     const accepted = step.origins[emitted] === "accepted";
     const row = accepted && emitted < step.path.length ? step.path[emitted] : -1;
-    (accepted ? parts : added).push({kind: accepted ? "accepted" : "own", text, row, emitted});
+    const forced = step.draft.sources?.[row] === "forced";
+    (accepted ? parts : added).push({kind: accepted ? "accepted" : "own", forced, text, row, emitted});
   });
   const accepted = new Set(step.path);
   const unaccepted = descend(step, step.path.at(-1) ?? -1).filter(row => !accepted.has(row));

@@ -44,6 +44,7 @@ const POINTING =
 const SAMPLES = [
   ["ghost", "drafted"],
   ["accepted", "accepted"],
+  ["accepted.la-forced", "forced by the schema"],
   ["rejected", "rejected"],
   ["unvisited", "not tested"],
   ["own", "target’s own"],

@@ -164,7 +164,12 @@ export class Strip {
       const mark = make("span.la-s-mark", token ? MARKS[token.kind] + nameOf(token.kind) : "");
       const added = i === addedAt ? signs(parts.added.join("")) : "";
       const name = i === addedAt && parts.drafted.length ? make("span.la-s-name", nameOf("own")) : "";
-      return make("span.la-s-column", box, mark, make("span", make("span.la-s-own", added), name));
+      return make(
+        `span.la-s-column${token?.forced ? ".la-forced" : ""}`,
+        box,
+        mark,
+        make("span", make("span.la-s-own", added), name),
+      );
     });
     const more = make("span.la-s-more", parts.more);
     this.#boxes.replaceChildren(...columns, more);

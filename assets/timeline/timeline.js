@@ -7,7 +7,7 @@ import {Feed} from "./feed.js";
 import * as home from "./home.js";
 import {listen} from "./keyboard.js";
 import {Lane} from "./lane.js";
-import {createLog, differenceOf, duration, EPSILON, isCode, isDone, isOneText, tokensOf} from "./log.js";
+import {createLog, differenceOf, duration, EPSILON, isCode, isDone, isOneText, secondsOf, tokensOf} from "./log.js";
 import {measuredOf} from "./measured.js";
 import {frameAt} from "./player.js";
 import {Playhead} from "./playhead.js";
@@ -151,6 +151,7 @@ class Timeline {
     ui.lanes.replaceChildren(...(at.length ? this.#lanes.map(({text}) => text.node) : [this.#emptyBox(log.end)]));
     ui.lanes.style.setProperty("--la-columns", String(COLUMNS[at.length] || 2));
     ui.root.classList.toggle("la-many", at.length > 3);
+    ui.root.classList.toggle("la-schema", Boolean(log.header?.settings.schema));
     ui.sideBySide.hidden = !(log.header && isOneText(log));
   }
 
@@ -428,10 +429,10 @@ const stageOf = (timeline, host) => {
     /** The time of the end of the pass, or of a moment in its phase "draft" or "verify". */
     timeOf(index, phase) {
       const {starts, ends, steps} = last();
-      const {propose_s, verify_s, other_s} = steps[index];
+      const {propose_s, verify_s} = steps[index];
       if (phase === "accept") return ends[index];
       const spent = phase === "draft" ? propose_s * 0.999 : propose_s + verify_s / 2;
-      return starts[index] + ((ends[index] - starts[index]) * spent) / (propose_s + verify_s + other_s || 1);
+      return starts[index] + ((ends[index] - starts[index]) * spent) / (secondsOf(steps[index]) || 1);
     },
     end: () => duration(log),
     seek: t => playhead.seek(t),

@@ -179,8 +179,10 @@ def time_per_token(trace: RaceRecord, dark: bool = False) -> go.Figure:
     shown = [lane for lane in _lanes(trace, dark) if lane.record.tokens]
     if not shown:
         return chart.finish(NOTHING_RAN)
-    names, colors = [lane.name for lane in shown], (*chart.ink["lanes"][2:0:-1], chart.ink["naive"])
-    for (field, part), color in zip(PARTS, colors, strict=True):
+    names, lanes = [lane.name for lane in shown], chart.ink["lanes"]
+    for (field, part), color in zip(PARTS, (lanes[2], lanes[1], lanes[3], chart.ink["naive"]), strict=True):
+        if field == "mask_s" and not trace.settings.grammar:
+            continue
         spent = [1e3 * sum(getattr(s, field) for s in lane.record.verified) / len(lane.record.tokens) for lane in shown]
         chart.bars(
             spent, names, part, color, width=min(0.55, 0.14 * len(shown)), text=[decimal(ms) for ms in spent],

@@ -756,6 +756,8 @@ def test_contrast(block):
         ("ink", "paper", 12),
         ("ink-2", "paper", 4.5),
         ("ink", "accepted-tint", 4.5),
+        ("ink", "forced-tint", 4.5),
+        ("forced", "forced-tint", 4.5),
         ("rejected", "rejected-tint", 4.5),
         ("own", "own-tint", 4.5),
         ("own", "paper", 4.5),

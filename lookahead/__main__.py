@@ -79,7 +79,9 @@ def _parser() -> argparse.ArgumentParser:
     decoding.add_argument("--rule", help="auto, greedy, coupled or rejection")
     decoding.add_argument("--costs", help="pass costs for k=auto: auto, typical or measured")
     decoding.add_argument("--stop", action="append", help="end at this text (may be repeated)")
-    decoding.add_argument("--schema", metavar="FILE", help="a JSON schema, a JSON list of choices, or a regular expression")
+    decoding.add_argument(
+        "--schema", metavar="FILE", help="a JSON schema, a JSON list of choices, or a regular expression"
+    )
     decoding.add_argument("--chat", action="store_true", default=None, help="wrap the prompt in the chat template")
 
     run = commands.add_parser("run", parents=[*loading, decoding], help="continue a prompt, tokens colored by origin")

@@ -27,7 +27,10 @@ STYLE: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separat
 LIMITS = LLParserLimits(verbose_errors=False)  # the default limits end compilation and each mask after about 50 ms
 RULES = (  # parts of llguidance's messages, and the same in plain words
     (r"Unimplemented keys: \[(.*)\]", "the keywords {} are not supported; remove them."),
-    (r"Resource '(.*?)' is not present", "$ref must name a part of this schema, such as #/$defs/name; {} is elsewhere."),
+    (
+        r"Resource '(.*?)' is not present",
+        "$ref must name a part of this schema, such as #/$defs/name; {} is elsewhere.",
+    ),
     (r"recursion limit", "it is nested too deeply."),
     (r"Unsatisfiable schema: (.*)", "no text satisfies it: {}."),
     (r"NoExtension", "no text satisfies it."),

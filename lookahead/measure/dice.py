@@ -20,7 +20,8 @@ WORDS = ("cat", "dog", "fox", "hen", "owl", "bee", "ant", "elk")  # names of the
 TEMPERATURE = 0.7
 THROWS, MIN_INTERVAL, MAX_THROWS = 4000, 50, 1_000_000
 ALLOWED = tuple("o" not in word for word in WORDS)  # by the mask
-MASKED_P = tuple(p * allowed / sum(p for p, a in zip(P, ALLOWED) if a) for p, allowed in zip(P, ALLOWED, strict=True))
+_SHARES = [p * allowed for p, allowed in zip(P, ALLOWED, strict=True)]
+MASKED_P = tuple(share / sum(_SHARES) for share in _SHARES)
 MIN_EXPECTED = 5.0  # minimum expected count of every token for a valid test
 CONTEXT = (0,)
 

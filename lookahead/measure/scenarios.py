@@ -1,5 +1,6 @@
 """Presets: a prompt, a suitable method and a note for readers. The training text of the bundled models has none of the prompts."""
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +43,30 @@ MORE_WORDS = (
     "big the moon over a box made under small hill"
 )
 
+
+def _object(**properties: Any) -> dict[str, Any]:
+    """Return the JSON schema of an object with exactly these properties. A tuple has the allowed texts."""
+    schemas = {name: {"enum": [*value]} if isinstance(value, tuple) else value for name, value in properties.items()}
+    return {"type": "object", "properties": schemas, "required": [*schemas], "additionalProperties": False}
+
+
+def _list(items: dict[str, Any], least: int, most: int) -> dict[str, Any]:
+    return {"type": "array", "items": items, "minItems": least, "maxItems": most}
+
+
+WORD, COUNT, CHECKED = (
+    {"type": "string", "maxLength": 24},
+    {"type": "integer", "minimum": 0, "maximum": 999},
+    {"type": "boolean"},
+)
+PEOPLE = _list(_object(Name=WORD, Age=COUNT, City=WORD), 3, 3)
+ORDER = _object(item=WORD, size=("S", "M", "L", "XL"), color=WORD, price=COUNT, currency=("dollars", "euros"))
+ADOPTION = _object(
+    pet_name=WORD, species=("dog", "cat", "rabbit"), age_in_years=COUNT, vaccinated=CHECKED, good_with_children=CHECKED
+)
+TOPICS = {"enum": ["battery", "screen", "support", "price"]}
+REVIEW = _object(sentiment=("positive", "neutral", "negative"), topics=_list(TOPICS, 1, 2), recommended=CHECKED)
+
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "story", "story", "story", FOX, "hybrid",
@@ -58,6 +83,11 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "json", "JSON", "repetitive", "Convert this CSV to JSON:\nName,Age,City\nAnna,23,Denver\nBen,31,Miami\nLily,40,Boston", "suffix",
         "Text to JSON: keys repeat in every record, and values are in the question. So earlier text predicts them.", chat=True,
+    ),
+    Scenario(
+        "schema", "JSON by schema", "schema", "Convert this CSV to JSON:\nName,Age,City\nAnna,23,Denver\nBen,31,Miami\nLily,40,Boston", "hybrid",
+        "Structured output: the text must match a schema. Where it allows only one token, no model is needed to draft it.",
+        chat=True, options={"schema": json.dumps(PEOPLE)}, further=("grammar",),
     ),
     Scenario(
         "code", "code", "code", "Write a Python function that does this: Return the largest number in a list.", "hybrid",
@@ -112,8 +142,8 @@ CAKE = (
 CODE = "def average(numbers):\n    total = 0\n    for n in numbers\n        total += n\n    return total / len(number)"
 
 
-def _message(name: str, label: str, category: str, prompt: str, note: str = "") -> Scenario:
-    return Scenario(f"smol-{name}", label, category, prompt, "hybrid", note, chat=True, family="smol")
+def _message(name: str, label: str, category: str, prompt: str, note: str = "", **changes: Any) -> Scenario:
+    return Scenario(f"smol-{name}", label, category, prompt, "hybrid", note, chat=True, family="smol", **changes)
 
 
 ANSWERS: tuple[Scenario, ...] = (
@@ -137,6 +167,21 @@ ANSWERS: tuple[Scenario, ...] = (
         "json", "extract as JSON", "extract",
         "Write this order as JSON with the keys item, size, colour and price:\nA shirt, size M, blue, 25 dollars.",
         "Extraction: keys and values are in the question, and quotes and brackets are easy to predict.",
+    ),
+    _message(
+        "schema", "JSON by schema", "schema", "Write this order as JSON: a shirt, size M, blue, 25 dollars.",
+        "Structured output: the schema forces names, quotes and brackets, so only the values need a guess.",
+        options={"schema": json.dumps(ORDER)}, further=("grammar",),
+    ),
+    _message(
+        "form", "fill in a form", "schema", "Fill in the adoption form for Bella, a dog that is two years old, vaccinated, good with children.",
+        "A form: long field names are forced, and checked fields have two possible values.",
+        options={"schema": json.dumps(ADOPTION)}, further=("grammar",),
+    ),
+    _message(
+        "classify", "classify", "schema", "Classify this review: The phone is fast, but its battery is empty after four hours and the support never answered.",
+        "Classification: the first letters of a class force the others.",
+        options={"schema": json.dumps(REVIEW)}, further=("grammar",),
     ),
     _message(
         "list", "list", "list", "Give me seven tips for writing a good letter.",
@@ -164,7 +209,7 @@ ALL_SCENARIOS = (*CHIPS, *TAUGHT)
 
 # The bench prompts for chat models: seven kinds with six prompts each. The drafters were not trained on them.
 ANSWERS_BENCH: tuple[Scenario, ...] = (
-    *(s for s in ANSWERS if s.id != "smol-date"),
+    *(s for s in ANSWERS if s.id != "smol-date" and s.category != "schema"),
     _message("explain-2", "explain", "explain", "Why do leaves change their colour in autumn?"),
     _message("explain-3", "explain", "explain", "Explain to a beginner what a database is."),
     _message("explain-4", "explain", "explain", "How does a refrigerator keep food cold?"),
@@ -203,7 +248,7 @@ ANSWERS_BENCH: tuple[Scenario, ...] = (
 )  # fmt: skip
 
 BENCH: tuple[Scenario, ...] = (
-    *(s for s in SCENARIOS if s.id not in ("code", "sum", "short", "mismatch", "window", "generations")),
+    *(s for s in SCENARIOS if s.id not in ("schema", "code", "sum", "short", "mismatch", "window", "generations")),
     Scenario("json-2", "JSON", "repetitive", "Turn this CSV into JSON:\nName,Pet,Color\nAnna,cat,red\nBen,dog,blue\nLily,frog,green\nTom,hen,pink", "suffix", "", chat=True),
     Scenario("story-2", "story", "story", "Lily and Ben went to the park. They saw a big", "hybrid", ""),
     Scenario("story-3", "story", "story", "Tom had a red kite. It was a windy day, so", "hybrid", ""),

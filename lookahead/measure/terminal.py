@@ -67,7 +67,12 @@ def show_race(race: Race) -> None:
     console = Console(highlight=False)
     legend = Text("\n")
     forced = [("forced", "forced by the schema")] if race.settings.schema else []
-    for name, label in (("accepted", "accepted"), *forced, ("correction", "correction or bonus"), ("rejected", "rejected")):
+    for name, label in (
+        ("accepted", "accepted"),
+        *forced,
+        ("correction", "correction or bonus"),
+        ("rejected", "rejected"),
+    ):
         legend.append(label, style=STYLES[name]).append("   ")
     lanes = len(race.methods)
     for number, lane_step in enumerate(race):

@@ -122,7 +122,9 @@ class SettingsRecord(Record):
     rule: Literal["greedy", "coupled", "rejection"]
     stop: Annotated[list[Name], Field(max_length=16, fail_fast=True)]
     chat: bool
-    grammar: Annotated[str, Field(alias="schema", max_length=MAX_CHARACTERS)] = ""  # a JSON schema, choices or a regular expression
+    grammar: Annotated[str, Field(alias="schema", max_length=MAX_CHARACTERS)] = (
+        ""  # a JSON schema, choices or a regular expression
+    )
     costs: Literal["typical", "measured"] = "measured"  # traces from before 28 November 2026 lack it
 
 
@@ -376,7 +378,9 @@ class RaceRecord(Record):
             speedup=rate / base if rate and base else None,
             finish=record.steps[-1].finish if record.steps else None,
             other_fraction=sum(s.other_s for s in steps) / clock if clock >= verdict.MIN_S else None,
-            mask_fraction=sum(s.mask_s for s in steps) / clock if self.settings.grammar and clock >= verdict.MIN_S else None,
+            mask_fraction=sum(s.mask_s for s in steps) / clock
+            if self.settings.grammar and clock >= verdict.MIN_S
+            else None,
         )
 
     def agreement(self, lane: int) -> Badge | None:

@@ -110,8 +110,13 @@ def ending(record: Any, prompt: Any) -> str:
         end = count(len(prompt.tokens) + len(record.tokens))
         sentence = f" The text ends after token {end}, because the model's context is full."
     if last.satisfied is False:
-        written, most = counted(len(record.tokens), "token"), "" if last.finish == "context" else " Allow more new tokens."
-        sentence += f" The text does not match its schema yet: it ends after {written}, with {record.text[-TAIL:]!r}.{most}"
+        written, most = (
+            counted(len(record.tokens), "token"),
+            "" if last.finish == "context" else " Allow more new tokens.",
+        )
+        sentence += (
+            f" The text does not match its schema yet: it ends after {written}, with {record.text[-TAIL:]!r}.{most}"
+        )
     return sentence
 
 

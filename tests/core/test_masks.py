@@ -39,9 +39,7 @@ class Following:
 
 
 def steps(method, settings, **options):
-    return table_steps(
-        method, settings, target=TARGET, draft=DRAFTER, prompt=PROMPT, grammar=Following(), **options
-    )
+    return table_steps(method, settings, target=TARGET, draft=DRAFTER, prompt=PROMPT, grammar=Following(), **options)
 
 
 def exact(settings):

@@ -48,7 +48,12 @@ def test_every_method_writes_the_masked_text_of_naive(models, temperature):
 
 def test_forced_tokens_are_accepted_and_save_passes(models):
     text, steps = text_of(models, PERSON, "grammar", k=8)
-    forced = [status for step in steps for status, source in zip(step.statuses, step.draft.sources) if source == FORCED]
+    forced = [
+        status
+        for step in steps
+        for status, source in zip(step.statuses, step.draft.sources, strict=True)
+        if source == FORCED
+    ]
     assert len(forced) > 20 and forced.count("accepted") == len(forced), text
     assert len(steps) < 0.6 * len(emitted(steps))
 
@@ -65,7 +70,14 @@ def test_choices_and_regular_expressions(models, schema, pattern):
 
 
 def test_the_kind_of_a_schema_follows_from_its_text():
-    kinds = {'{"type": "string"}': JSON, '["a", "b"]': CHOICES, "[ab]": REGEX, "[1]": REGEX, "true": REGEX, "yes|no": REGEX}
+    kinds = {
+        '{"type": "string"}': JSON,
+        '["a", "b"]': CHOICES,
+        "[ab]": REGEX,
+        "[1]": REGEX,
+        "true": REGEX,
+        "yes|no": REGEX,
+    }
     assert {text: Schema.from_text(text).kind for text in kinds} == kinds
 
 

@@ -77,7 +77,7 @@ class Rule(ABC):
         return self.settings.repetition_penalty != 1.0 or self.masks is not None
 
     def _needs(self, text: Sequence[int]) -> bool:
-        """Return whether a draft after `text` needs the text of its own tokens."""
+        """Return whether the scores of a draft after `text` depend on the drafted tokens."""
         return self.settings.repetition_penalty != 1.0 or (self.masks is not None and not self.masks.open(text))
 
     def _scored(self, logits: torch.Tensor, draft: Draft, context: Sequence[int]) -> torch.Tensor:
@@ -93,11 +93,6 @@ class Rule(ABC):
 
         None if the drafter has none of the tokens that the masks allow.
         """
-
-    def _processed(self, logits: torch.Tensor, context: Sequence[int]) -> torch.Tensor | None:
-        """Return a drafter's processed logits [vocab]; None if no token is left."""
-        scores = self.process(logits[None], context)[0]
-        return None if self.masks and scores.max() == -math.inf else scores
 
     def scores(self, text: Sequence[int], count: int, vocab: int) -> Scores | None:
         """Return the `Scores` of `choose` for `count` tokens after `text`; None if the choice also needs these tokens or a random draw.
@@ -125,13 +120,11 @@ class Rule(ABC):
         return scores
 
 
-def _likeliest(scores: torch.Tensor, chance: float | None) -> Pick:
-    """Return the token with the highest of the scores [vocab]. Its confidence is `chance`, by default its softmax."""
-    if chance is not None:
-        return Pick(*_argmax(scores[None]), chance)
-    chances = scores.softmax(-1)
-    (token,) = _argmax(chances[None])
-    return Pick(token, float(chances[token]))
+def _likeliest(scores: torch.Tensor, chance: float | None) -> Pick | None:
+    """Return the token with the highest of the scores [vocab]; None if all are -inf. By default, `chance` is its softmax."""
+    ranked = scores.softmax(-1) if chance is None else scores
+    (token,) = _argmax(ranked[None])
+    return None if scores[token] == -math.inf else Pick(token, float(ranked[token]) if chance is None else chance)
 
 
 def _argmax(scores: torch.Tensor) -> list[int]:
@@ -167,9 +160,7 @@ class Greedy(Rule):
     name = "greedy"
 
     def choose(self, logits, context, chance=None):
-        if (scores := self._processed(logits, context)) is None:
-            return None
-        return _likeliest(self.perturbed_scores(scores[None], [len(context)])[0], chance)
+        return _likeliest(self.perturbed_scores(self.process(logits[None], context), [len(context)])[0], chance)
 
     def scores(self, text, count, vocab):
         return None if self._needs(text) else Scores()
@@ -213,10 +204,11 @@ class Rejection(Rule):
         return None
 
     def choose(self, logits, context, chance=None):
-        if (scores := self._processed(logits, context)) is None:
+        q = self.process(logits[None], context)[0].softmax(-1)
+        highest = float(q.max())
+        if self.masks and math.isnan(highest):
             return None
-        q = scores.softmax(-1)
-        return Pick(at_quantile(q, self._drafting.random()), float(q.max()) if chance is None else chance, q)
+        return Pick(at_quantile(q, self._drafting.random()), highest if chance is None else chance, q)
 
     def verify(self, logits, draft, context):
         probabilities = self._scored(logits, draft, context).softmax(-1)

@@ -1,6 +1,6 @@
-"""Masks: the tokens that a schema allows after a text. Each row of a pass gets the mask of its own path.
+"""Masks: the tokens that a schema allows after a text. Each row of a pass has a mask, which depends on its path.
 
-`Masks` counts the seconds of all masks, and stores the newest ones, because a drafter and the target ask for the same texts.
+`Masks` counts the seconds of all masks, and stores the newest ones, because a drafter and the target often use the same ones.
 """
 
 from __future__ import annotations
@@ -75,13 +75,12 @@ class Masks:
 
     def next(self, text: Sequence[int]) -> tuple[int, bool] | None:
         """Return the token that must follow `text`, and whether all others are forbidden; None if nothing must follow."""
-        begin, mask, found = perf_counter(), self._after(text), None
-        if mask and mask.count == 1:
-            found = mask.first, True
-        elif mask and (token := self._grammar.forced(text[self._prompt :])) is not None:
-            found = token, False
+        begin, mask, token = perf_counter(), self._after(text), None
+        certain = mask is not None and mask.count == 1
+        if mask:
+            token = mask.first if certain else self._grammar.forced(text[self._prompt :])
         self.seconds += perf_counter() - begin
-        return found
+        return None if token is None else (token, certain)
 
     def pruned(self, draft: Draft, context: Sequence[int]) -> Draft:
         """Return the draft without forbidden rows. Sampled rows stay, because a choice would change the distribution."""

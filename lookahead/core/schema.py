@@ -3,6 +3,8 @@
 import json
 from typing import Any, NamedTuple
 
+from .numbers import count
+
 JSON, CHOICES, REGEX = "JSON schema", "choices", "regular expression"
 MAX_CHARACTERS = 20_000
 
@@ -44,7 +46,7 @@ def as_text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("give a JSON schema, a list of choices or a regular expression.")
     if len(value) > MAX_CHARACTERS:
-        raise ValueError(f"it has {len(value):,} characters, and at most {MAX_CHARACTERS:,} are allowed.")
+        raise ValueError(f"it has {count(len(value))} characters, and at most {count(MAX_CHARACTERS)} are allowed.")
     if any("\ud800" <= character <= "\udfff" for character in value):
         raise ValueError("it has half of a surrogate pair, which is no character; remove it.")
     if value := value.strip():

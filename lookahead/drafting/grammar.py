@@ -37,13 +37,12 @@ class Grammar(Drafter):
         parents = {*draft.parents}
         paths = [ancestors(draft.parents, row) for row in range(len(draft)) if row not in parents]
         path = max(paths, key=lambda rows: prod(draft.chances[row] for row in rows), default=[])
-        text, forced = [*context, *(draft.tokens[row] for row in path)], []
-        while len(path) + len(forced) < limit and (found := self.rule.masks.next(text)):
-            forced.append(found)
-            text.append(found[0])
-        return draft.continued(
-            path[-1] if path else -1,
-            [token for token, _ in forced],
-            [FORCED if certain else self.name for _, certain in forced],
-            [1.0 if certain else LIKELY for _, certain in forced],
-        )
+        text = [*context, *(draft.tokens[row] for row in path)]
+        tokens, sources, chances = [], [], []
+        while len(path) + len(tokens) < limit and (following := self.rule.masks.next(text)):
+            token, certain = following
+            text.append(token)
+            tokens.append(token)
+            sources.append(FORCED if certain else self.name)
+            chances.append(1.0 if certain else LIKELY)
+        return draft.continued(path[-1] if path else -1, tokens, sources, chances)

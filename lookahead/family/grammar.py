@@ -132,6 +132,6 @@ def _first_token(vocabulary: LLTokenizer, data: bytes) -> int:
 def in_plain_words(message: str) -> str:
     """Return llguidance's message as a hint."""
     for pattern, words in RULES:
-        if found := re.search(pattern, message):
-            return words.format(*found.groups())
+        if match := re.search(pattern, message):
+            return words.format(*match.groups())
     return f"the schema is invalid: {message.splitlines()[0].rstrip('.')}."

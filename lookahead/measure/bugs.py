@@ -63,7 +63,7 @@ class UnprocessedQ(Rejection):
 
     def choose(self, logits, context, chance=None):
         pick = super().choose(logits, context, chance)
-        return Pick(pick.token, pick.chance, logits.float().softmax(-1))
+        return pick and Pick(pick.token, pick.chance, logits.float().softmax(-1))
 
 
 class NoiseReused(Rejection):

@@ -93,6 +93,7 @@ def throw(
     for n in range(1, throws + 1):
         seeded = rule(Settings(temperature=TEMPERATURE, rule="rejection", seed=n), masks)
         pick = seeded.choose(drafter, CONTEXT)
+        assert pick, "a word is allowed"
         verification = seeded.verify(rows, Draft.chain([pick.token], "dice", [pick.q]), CONTEXT)
         counts[pick.token if verification.path else verification.token] += 1
         accepted += len(verification.path)

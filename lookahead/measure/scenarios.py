@@ -86,7 +86,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         "schema", "JSON by schema", "schema", "Convert this CSV to JSON:\nName,Age,City\nAnna,23,Denver\nBen,31,Miami\nLily,40,Boston", "hybrid",
-        "Structured output: the text must match a schema. Where it allows only one token, no model is needed to draft it.",
+        "Structured output: the text must match a schema. If it allows only one token, no model is needed to draft it.",
         chat=True, options={"schema": json.dumps(PEOPLE)}, further=("grammar",),
     ),
     Scenario(

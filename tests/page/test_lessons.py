@@ -60,8 +60,8 @@ def tables(markdown):
 # ------------------------------------------------------------------ reading
 
 
-def test_there_are_twelve_lessons_in_order_a_plan_and_two_references():
-    assert [lesson.name[:2] for lesson in LESSONS] == [f"{n:02}" for n in range(1, 13)]
+def test_there_are_thirteen_lessons_in_order_a_plan_and_two_references():
+    assert [lesson.name[:2] for lesson in LESSONS] == [f"{n:02}" for n in range(1, 14)]
     assert IDS[len(LESSONS) :] == ["teacher", "glossary", "bibliography", "answers"]
     assert {path.name for path in FOLDER.iterdir()} == {f"{lesson.name}.md" for lesson in ALL} | {deck.FILE.name}
     for kind in kinds.KINDS.values():

@@ -29,6 +29,7 @@ class Grammar(Protocol):
 
     def satisfied(self, tokens: Sequence[int]) -> bool:
         """Return whether the text may end after `tokens`."""
+        ...
 
 
 class Mask:

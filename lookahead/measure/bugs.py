@@ -100,7 +100,7 @@ class MaskedTooLate(Rejection):
             p = residual(p, draft.q and draft.q[test.row], test.token)
         text = [*context, *(draft.tokens[accepted] for accepted in verification.path)]
         allowed = p.masked_fill(self.masks.forbidden(text, ((),), len(p))[0], 0.0)
-        token = at_quantile(allowed if allowed.any() else p, last.draw)
+        token = at_quantile(allowed if allowed.any() else p, last.draw or 0.0)
         test = replace(last, token=token, p=float(p[token]))
         return Verification(verification.path, token, (*before, test))
 

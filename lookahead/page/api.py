@@ -40,7 +40,7 @@ def add(server: ServerState) -> None:
             k: tokens to draft per pass, or "auto".
             temperature: 0 is greedy.
             seed: seed of the random numbers when sampling.
-            schema: what the text must match: a JSON schema, a JSON list of choices, or a regular expression. "" for any text.
+            schema: of the text: a JSON schema, a JSON list of choices, or a regular expression. "" for any text.
         """
         fields = {"max_new_tokens": max_new_tokens, "k": k, "temperature": temperature, "seed": seed, "schema": schema}
         fields["family"] = server.families.chosen_by(visitor()).models.spec

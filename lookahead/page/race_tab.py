@@ -199,11 +199,12 @@ def _fields(server: ServerState) -> dict[str, Any]:
         field(gr.Textbox, "stop", "stop at", placeholder="one per line", lines=1, max_lines=4)
         field(gr.Checkbox, "chat", "as a chat message", min_width=180)
         field(gr.Dropdown, "draft", "draft model", choices=drafts, filterable=False)
-        field(gr.Textbox, "options", "options of the methods", placeholder="window=5 ngram=3", min_width=180)
+    with gr.Row():
         field(
             gr.Textbox, "schema", "schema of the text", placeholder='JSON schema, regular expression, or ["yes", "no"]',
-            lines=1, max_lines=8, min_width=240,
+            lines=1, max_lines=8, min_width=240, scale=3,
         )  # fmt: skip
+        field(gr.Textbox, "options", "options of the methods", placeholder="window=5 ngram=3", min_width=180)
         field(gr.Dropdown, "costs", "pass costs for auto", choices=PASS_COSTS, filterable=False, min_width=180)
     return fields
 

@@ -21,7 +21,9 @@ function testOf(row, rule) {
     const figure = row.threshold === null || row.draw === null ? [] : [draws(row.threshold, row.draw)];
     return [...figure, make("span.la-i-words", sign(row.sign), drawSentence(row))];
   }
-  if (row.status === "accepted") return [sign("="), "equal: accepted"];
+  if (row.status === "accepted") {
+    return [sign("="), row.source === "forced" ? "forced: the only allowed token" : "equal: accepted"];
+  }
   const reason = row.choice === null ? ["rejected"] : ["the target predicts ", token(row.choice)];
   return [sign("≠"), "not equal: ", ...reason];
 }

@@ -104,12 +104,17 @@ class Rule(ABC):
     def top_k(
         self, logits: torch.Tensor, context: Sequence[int], above: Paths, most: int
     ) -> list[list[tuple[int, float]]]:
-        """Return the `most` likeliest tokens of each row of a drafter's logits [n, vocab], with their confidences above 0."""
+        """Return the `most` likeliest tokens of each row of a drafter's logits [n, vocab], with their confidences.
+
+        With masks, a row may have fewer tokens.
+        """
         scores = self.process(logits, context, above)
         perturbed = self.perturbed_scores(scores, [len(context) + len(path) for path in above])
         values, ids = (scores if perturbed is None else perturbed).softmax(-1).topk(most, dim=-1)
-        rows = zip(ids.tolist(), values.tolist(), strict=True)
-        return [[(token, chance) for token, chance in zip(*row, strict=True) if chance > 0] for row in rows]
+        rows = [[*zip(*row, strict=True)] for row in zip(ids.tolist(), values.tolist(), strict=True)]
+        if not self.masks:
+            return rows
+        return [[pick for pick in row if pick[1] > 0] for row in rows]  # no comparison with NaN is true
 
     @abstractmethod
     def verify(self, logits: torch.Tensor, draft: Draft, context: Sequence[int]) -> Verification:

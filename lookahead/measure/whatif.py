@@ -56,9 +56,9 @@ class NaiveRun:
         if trace.settings.rule == "rejection":
             hint = "its text depends on the drafter; record a race with the greedy or the coupled rule."
             raise TraceError("rule", trace.settings.rule, hint)
-        if trace.settings.schema:
+        if trace.settings.grammar:
             hint = "a recording does not have the masks of its schema; record a race without one."
-            raise TraceError("schema", trace.settings.schema, hint)
+            raise TraceError("schema", trace.settings.grammar, hint)
         prompt, tokens, finish = tuple(trace.prompt.tokens), tuple(naive.tokens), naive.steps[-1].finish
         verify_s = sum(step.verify_s for step in naive.verified)
         most = trace.settings.max_new_tokens if finish else None

@@ -9,7 +9,7 @@ from lookahead import METHODS, LookaheadError
 from lookahead.engine.lane import Lane
 from lookahead.engine.methods import methods_for, needed_by
 
-ALONE = ("naive", "ngram", "suffix", "lookahead", "hf-generate", "hf-lookup")
+ALONE = ("naive", "ngram", "suffix", "grammar", "lookahead", "hf-generate", "hf-lookup")
 WITH_DRAFT = ("hybrid", "draft", "tree", "hf-assisted")
 
 

@@ -28,7 +28,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
 
 import lookahead
-from lookahead.core.accept import rule_for
+from lookahead.core.rules import rule_for
 from lookahead.core.costs import CostCurve, DrafterCosts
 from lookahead.core.events import Settings
 from lookahead.core.masks import Masks

@@ -9,6 +9,7 @@
 |           |                          | max(0, p - q): the target's distribution (Leviathan et al. 2023; with |
 |           |                          | several candidates as in SpecInfer, Miao et al. 2024)                 |
 
+These rules are exact. `block_verification.py` has another exact rule, and `lossy.py` the rules that change the text.
 A rule has two sides: `choose` picks a drafter's token, and `verify` tests a whole draft. Both process logits in the same way.
 """
 
@@ -128,11 +129,12 @@ class Rule(ABC):
 def _likeliest(scores: torch.Tensor, chance: float | None) -> Pick | None:
     """Return the token with the highest of the scores [vocab]; None if all are -inf. By default, `chance` is its softmax."""
     ranked = scores.softmax(-1) if chance is None else scores
-    (token,) = _argmax(ranked[None])
+    (token,) = argmax(ranked[None])
     return None if scores[token] == -math.inf else Pick(token, float(ranked[token]) if chance is None else chance)
 
 
-def _argmax(scores: torch.Tensor) -> list[int]:
+def argmax(scores: torch.Tensor) -> list[int]:
+    """Return the token with the highest score in each row [n, vocab]."""
     # On a CPU, numpy's argmax is ten times as fast as torch's.
     return (scores.numpy() if scores.device.type == "cpu" else scores).argmax(-1).tolist()
 
@@ -173,7 +175,7 @@ class Greedy(Rule):
     def verify(self, logits, draft, context):
         scores = self._scored(logits, draft, context)
         positions = [len(context), *(len(context) + d for d in depths(draft.parents[: draft.tested]))]
-        return follow(draft, _argmax(self.perturbed_scores(scores, positions)))
+        return follow(draft, argmax(self.perturbed_scores(scores, positions)))
 
 
 class Coupled(Greedy):
@@ -243,18 +245,20 @@ class Rejection(Rule):
             node = row + 1
 
 
-def residual(p: torch.Tensor, q: torch.Tensor | None, token: int) -> torch.Tensor:
-    """Return the distribution after a rejection: max(0, p - q), normalized. If `q` is None, q is a point mass on `token`.
-
-    If p equals q up to rounding, the residual is zero, and p is returned.
-    """
+def excess(p: torch.Tensor, q: torch.Tensor | None, token: int) -> torch.Tensor:
+    """Return max(0, p - q). If `q` is None, q is a point mass on `token`."""
     difference = p.clone()
     if q is None:
         difference[token] = 0.0
-    else:
-        shared = min(len(p), len(q))  # a draft model may have fewer tokens than its target, or more
-        difference[:shared] -= q[:shared]
-        difference.clamp_min_(0.0)
+        return difference
+    shared = min(len(p), len(q))  # a draft model may have fewer tokens than its target, or more
+    difference[:shared] -= q[:shared]
+    return difference.clamp_min_(0.0)
+
+
+def residual(p: torch.Tensor, q: torch.Tensor | None, token: int) -> torch.Tensor:
+    """Return the distribution after a rejection: `excess`, normalized. If p equals q up to rounding, p is returned."""
+    difference = excess(p, q, token)
     total = difference.sum()
     return difference / total if float(total) > 1e-12 else p
 
@@ -264,8 +268,3 @@ def at_quantile(p: torch.Tensor, u: float) -> int:
     steps = p.double().cumsum(0)
     token = int(torch.searchsorted(steps, u * float(steps[-1]), right=True))
     return token if token < len(p) else int(p.nonzero()[-1])
-
-
-def rule_for(settings: Settings, masks: Masks | None = None) -> Rule:
-    """Return the acceptance rule of the settings, with the masks of a schema."""
-    return {"greedy": Greedy, "coupled": Coupled, "rejection": Rejection}[settings.acceptance](settings, masks)

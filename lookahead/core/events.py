@@ -15,7 +15,9 @@ from .schema import as_text
 
 ACCEPTED, REJECTED, UNVISITED, WINDOW = "accepted", "rejected", "unvisited", "window"
 CORRECTION, BONUS = "correction", "bonus"
-RULES = ("auto", "greedy", "coupled", "rejection")
+SAME_TEXT, SAME_DISTRIBUTION = ("greedy", "coupled"), ("rejection", "block-verification")  # what a rule keeps
+LOSSY = ("typical", "relaxed", "ensemble")  # rules that change the text
+RULES = ("auto", *SAME_TEXT, *SAME_DISTRIBUTION, *LOSSY)
 BIT_EXACT, TIE_AWARE = "bit-exact", "tie-aware"  # drafting never changes a text, or it may swap two tied tokens
 COSTS = ("auto", "typical", "measured")
 MAX_NEW_TOKENS = 100_000
@@ -151,14 +153,27 @@ EMPTY = Draft()
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """A difference from naive decoding: after the same text, naive writes `token` with probability `p`.
+
+    `lost` is the log-probability of `token` minus that of the written token, in nats.
+    """
+
+    token: int
+    p: float
+    lost: float
+
+
+@dataclass(frozen=True, slots=True)
 class Test:
     """One test of one token.
 
     `row` is the drafted row, or None for the token that the target adds itself. `outcome` is "accepted", "rejected",
     "correction" or "bonus". `p` and `q` are the token's probabilities under the target and the drafter. `draw` is the random
-    number of the rule. The last test of a position also has `entropy` (nats), `top` and `margin`. `top` has the target's
-    likeliest tokens with probabilities. `margin` is the gap between the two highest scores with shared noise, or None if a
-    random draw decided.
+    number of the rule. Block verification compares it with `limit`, the rejection rule with p/q. The last test of a position
+    also has `entropy` (nats), `top` and `margin`. `top` has the target's likeliest tokens with probabilities. `margin` is the
+    gap between the two highest scores with shared noise, or None if a random draw decided. `change` is set if a lossy rule
+    wrote a token that naive would not have written.
     """
 
     __test__ = False  # not a test case of pytest
@@ -172,6 +187,8 @@ class Test:
     entropy: float | None = None
     top: tuple[tuple[int, float], ...] = ()
     margin: float | None = None
+    limit: float | None = None
+    change: Change | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,9 +249,10 @@ class Settings:
     """The settings of a run. Raises `SettingsError` for a value out of range.
 
     `k` is the most tokens to draft per pass; "auto" maximizes tokens per second. `temperature` 0 is greedy. `top_k` 0
-    and `top_p` 1 switch those filters off. `rule` "auto" is greedy at temperature 0, else coupled. The text ends with a
-    complete `stop` string. `chat` applies the chat template. `details` records the target's likeliest tokens. The text matches
-    `schema`: a JSON schema, a list of choices, or a regular expression. "" allows any text.
+    and `top_p` 1 switch those filters off. `rule` "auto" is greedy at temperature 0, else coupled. `weight`, from 0 to 1, is how
+    much a rule of `LOSSY` may change the text. The text ends with a complete `stop` string. `chat` applies the chat template.
+    `details` records the target's likeliest tokens. The text matches `schema`: a JSON schema, a list of choices, or a regular
+    expression. "" allows any text.
 
     `costs` selects the pass costs for `k` "auto": "measured" on this machine, or those of a "typical" machine. With
     typical costs, a race has the same passes on every machine. "auto" selects typical costs if the family has them.
@@ -248,6 +266,7 @@ class Settings:
     repetition_penalty: float = 1.0
     seed: int = 0
     rule: str = "auto"
+    weight: float = 0.0
     stop: tuple[str, ...] = field(default=())
     chat: bool = False
     details: bool = True
@@ -274,8 +293,11 @@ class Settings:
                 raise SettingsError(name, value, f"choose one of {', '.join(known)}.")
         if self.rule == "greedy" and self.temperature > 0:
             raise SettingsError("rule", self.rule, "greedy needs temperature 0; choose coupled or rejection.")
-        if self.rule in ("coupled", "rejection") and self.temperature == 0:
+        if self.rule in ("coupled", *SAME_DISTRIBUTION) and self.temperature == 0:
             raise SettingsError("rule", self.rule, "sampling rules need a temperature above 0; choose greedy.")
+        _number("weight", self.weight, 0.0, 1.0)
+        if self.weight and self.rule not in LOSSY:
+            raise SettingsError("weight", self.weight, f"only these rules change the text: {', '.join(LOSSY)}.")
         if not isinstance(self.stop, (str, tuple, list)):
             raise SettingsError("stop", self.stop, "give a text or a list of texts.")
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
@@ -292,7 +314,7 @@ class Settings:
 
     @property
     def acceptance(self) -> str:
-        """The selected rule: "greedy", "coupled" or "rejection"."""
+        """The selected rule, never "auto"."""
         if self.rule != "auto":
             return self.rule
         return "coupled" if self.temperature > 0 else "greedy"

@@ -18,7 +18,8 @@ class DecodeOptions(TypedDict, total=False, extra_items=Any):
     top_p: float
     repetition_penalty: float
     seed: int
-    rule: Literal["auto", "greedy", "coupled", "rejection"]
+    rule: Literal["auto", "greedy", "coupled", "rejection", "block-verification", "typical", "relaxed", "ensemble"]
+    weight: float
     stop: str | Sequence[str]
     chat: bool
     details: bool

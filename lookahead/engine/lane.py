@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ..core.accept import rule_for
+from ..core.rules import rule_for
 from ..core.events import MethodError, Settings, SettingsError, Step
 from ..core.lm import Target
 from ..core.masks import Masks

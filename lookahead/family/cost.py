@@ -13,7 +13,7 @@ from functools import partial
 from itertools import accumulate
 from time import perf_counter
 
-from ..core.accept import rule_for
+from ..core.rules import rule_for
 from ..core.costs import CostCurve, DrafterCosts, PassCosts
 from ..core.events import Settings
 from ..core.lm import DraftRequest, draft_tokens

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
-from ..core.accept import Pick, Rejection, Rule, Verification, at_quantile, residual, rule_for
+from ..core.accept import Pick, Rejection, Rule, Verification, at_quantile, residual
 from ..core.events import ACCEPTED, BONUS, CORRECTION, REJECTED, MethodError, Settings, SettingsError
 from ..core.masks import Masks
 from ..core.processing import above, process
+from ..core.rules import rule_for
 from ..engine.lane import Lane
 from ..family.models import Models
 from ..trace.race import Race

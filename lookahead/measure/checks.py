@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.accept import Rule, rule_for
+from ..core.accept import Rule
+from ..core.rules import rule_for
 from ..core.events import Settings, Step
 from ..core.numbers import count, decimal, percent, significant
 from ..core.table import TableLM

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import torch
 
-from ..core.accept import Rule, rule_for
+from ..core.accept import Rule
+from ..core.rules import rule_for
 from ..core.events import Draft, Settings, whole_number
 from ..core.masks import Masks
 

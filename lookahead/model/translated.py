@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..core.accept import Pick, rule_for
+from ..core.accept import Pick
+from ..core.rules import rule_for
 from ..core.events import MAX_DRAFTED, Settings, Translation
 from ..core.lm import DraftRequest, draft_tokens
 from ..core.policy import StopRule

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..core.accept import rule_for
+from ..core.rules import rule_for
 from ..core.events import Settings
 from ..drafting import Resources, drafter_with
 from ..engine.decode import Request, decode

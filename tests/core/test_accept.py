@@ -21,6 +21,7 @@ from transformers import PreTrainedTokenizerFast
 from lookahead import kernels
 from lookahead.core import accept
 from lookahead.core.events import EMPTY, Draft, Settings
+from lookahead.core.rules import rule_for
 from lookahead.core.table import TableLM
 from lookahead.drafting import DRAFTERS, Drafter, Resources
 from lookahead.engine.decode import Request, decode
@@ -42,7 +43,7 @@ PROMPT = (1, 2)
 
 def exact(settings, target):
     """Return the probability of every text of LENGTH tokens, by enumeration."""
-    rule = accept.rule_for(settings)
+    rule = rule_for(settings)
     out = {}
     for text in itertools.product(range(VOCAB), repeat=LENGTH):
         chance = 1.0
@@ -200,7 +201,7 @@ def test_the_rejection_rule_holds_for_trained_heads(name, small):
 
     @torch.inference_mode()
     def steps(settings):
-        rule, ends = accept.rule_for(settings), StopConditions(frozenset(), LENGTH, target.context_length)
+        rule, ends = rule_for(settings), StopConditions(frozenset(), LENGTH, target.context_length)
         drafter = DRAFTERS[name](Resources(rule, head), DRAFTERS[name].Options())
         return list(decode(Request(target, drafter, FixedLength(settings.k), rule, PROMPT, ends, details=False)))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lookahead.core.accept import rule_for
+from lookahead.core.rules import rule_for
 from lookahead.core.events import Draft, Settings, Step
 from lookahead.core.policy import DraftCost
 from lookahead.core.table import TableLM

@@ -7,7 +7,7 @@ import torch
 from conftest import emitted, sampling, table_steps
 
 from lookahead import Settings
-from lookahead.core.accept import rule_for
+from lookahead.core.rules import rule_for
 from lookahead.core.events import Draft, Step
 from lookahead.core.policy import EXPECTED_TOKENS, LOOKUP_S, DraftCost
 from lookahead.core.table import TableLM

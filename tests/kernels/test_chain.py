@@ -9,7 +9,7 @@ from conftest import tiny
 
 import lookahead
 from lookahead import kernels
-from lookahead.core.accept import rule_for
+from lookahead.core.rules import rule_for
 from lookahead.core.events import MIN_DIVISOR, Settings
 from lookahead.core.lm import DRAFTED_AT_ONCE, draft_tokens
 from lookahead.core.policy import StopRule

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lookahead.core.accept import rule_for
+from lookahead.core.rules import rule_for
 from lookahead.core.events import Settings
 from lookahead.core.lm import draft_tokens
 from lookahead.core.policy import StopRule

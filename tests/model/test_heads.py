@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 import lookahead
 from lookahead import kernels
-from lookahead.core.accept import rule_for
+from lookahead.core.rules import rule_for
 from lookahead.core.events import ModelError, Settings
 from lookahead.core.lm import draft_tokens
 from lookahead.core.policy import StopRule

@@ -5,7 +5,7 @@ from typing import Any
 
 import gradio as gr
 
-from ...core.accept import rule_for
+from ...core.rules import rule_for
 from ...core.numbers import count, decimal, percent, significant
 from ...measure import charts
 from ...measure.bugs import BUGS

@@ -1,0 +1,44 @@
+"""Block verification: an exact rule that tests a sampled chain as a whole (Sun et al. 2024, arXiv 2403.10444, algorithm 2).
+
+It keeps the target's distribution, as the rejection rule does, and accepts at least as many tokens on average. The rejection
+rule limits each ratio p/q to 1. Block verification limits only the product of the ratios, so a likely beginning makes up for
+a token that is less likely. Every prefix of the chain has its own test, and the longest prefix that passes is accepted.
+"""
+
+from dataclasses import replace
+
+from .accept import Rejection, Verification, at_quantile, excess, residual
+from .events import ACCEPTED, BONUS, CORRECTION, REJECTED, Test
+from .tree import is_chain
+
+
+class BlockVerification(Rejection):
+    """Test all prefixes of a chain. A draft with branches is tested token by token, as with the rejection rule."""
+
+    name = "block-verification"
+
+    def verify(self, logits, draft, context):
+        count, tokens = draft.tested, draft.tokens
+        if not count or not is_chain(draft.parents[:count]):
+            return super().verify(logits, draft, context)
+        p = self._scored(logits, draft, context).softmax(-1)
+        q = draft.q or (None,) * count
+        reach, left, accepted, tests = 1.0, residual(p[0], q[0], tokens[0]), 0, []
+        for row, token in enumerate(tokens[:count]):
+            token_p, token_q = float(p[row][token]), 1.0 if q[row] is None else float(q[row][token])
+            reach = min(1.0, reach * token_p / token_q)
+            if row + 1 < count:
+                below = reach * p[row + 1], q[row + 1], tokens[row + 1]
+                mass = float(excess(*below).sum())
+                limit = mass / (mass + 1 - reach) if mass + 1 - reach else 1.0
+            else:
+                limit = reach
+            draw = self._testing.random()
+            tests.append(Test(row, token, REJECTED, p=token_p, q=token_q, draw=draw, limit=limit))
+            if draw < limit:
+                accepted, left = row + 1, residual(*below) if row + 1 < count else p[count]
+        tests = [replace(test, outcome=ACCEPTED) for test in tests[:accepted]] + tests[accepted : accepted + 1]
+        draw = self._testing.random()
+        token, outcome = at_quantile(left, draw), CORRECTION if accepted < count else BONUS
+        last = Test(None, token, outcome, p=float(left[token] / left.sum()), draw=draw)
+        return Verification(tuple(range(accepted)), token, (*tests, last))

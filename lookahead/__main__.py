@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from .core.events import LookaheadError, SettingsError
+from .core.events import LOSSY, RULES, LookaheadError, SettingsError
 from .core.numbers import size
 from .core.streams import tolerate_any_text
 from .family.spec import families
@@ -76,7 +76,8 @@ def _parser() -> argparse.ArgumentParser:
     decoding.add_argument("--top-p", type=float)
     decoding.add_argument("--repetition-penalty", type=float)
     decoding.add_argument("--seed", type=int)
-    decoding.add_argument("--rule", help="auto, greedy, coupled or rejection")
+    decoding.add_argument("--rule", help=f"acceptance rule: {', '.join(RULES)}")
+    decoding.add_argument("--weight", type=float, help=f"how much {', '.join(LOSSY)} may change the text, 0 to 1")
     decoding.add_argument("--costs", help="pass costs for k=auto: auto, typical or measured")
     decoding.add_argument("--stop", action="append", help="end at this text (may be repeated)")
     decoding.add_argument(

@@ -2,9 +2,11 @@
 
 import {make} from "../page/dom.js";
 import {probability} from "../page/numbers.js";
+import {isSampled} from "../timeline/log.js";
 import {STATUSES} from "./draft.js";
 import {bar, quoted, sign, small, table, token, unseen} from "./parts.js";
 import {tokenOf} from "./pass.js";
+import {shown} from "./text.js";
 
 const SIGNS = {correction: "→", bonus: "+", ghost: "…"}; // of outcomes that no drafted row has
 
@@ -15,13 +17,14 @@ function kindOf(status, isNaive) {
 }
 
 /** The known numbers of a token: [[name, text]]. */
-function factsOf({source, confidence, isResidual, rule, p, q, threshold, draw}) {
+function factsOf({source, confidence, isResidual, rule, p, q, threshold, limit, draw, change}) {
   const facts = [
     ["drafted by", source],
     ["its confidence", confidence],
-    [isResidual && rule === "rejection" ? "p in the residual" : "target’s p", p],
+    ["naive writes", change && `${shown(change.piece)}, p ${probability(change.p)}`],
+    [isResidual && isSampled(rule) ? "p in the residual" : "target’s p", p],
     ["drafter’s q", q],
-    ["p/q", q === null ? null : threshold],
+    [limit === null ? "p/q" : "limit", q === null ? null : threshold],
     ["draw", draw],
   ];
   const known = facts.filter(([, value]) => value !== null);

@@ -3,24 +3,29 @@
 
 import {HIDDEN, make} from "../page/dom.js";
 import {probability} from "../page/numbers.js";
+import {isSampled} from "../timeline/log.js";
 import {draws, sign, small, table, token, unseen} from "./parts.js";
 
+const TESTS = {rejection: "draw below p/q?", "block-verification": "draw below the limit?"};
 const cell = (column, ...children) => make(`td.la-i-col-${column}`, ...children);
 
-function drawSentence({status, draw, threshold}) {
+function drawSentence({status, draw, threshold, limit}) {
   if (draw === null || threshold === null) return status;
+  if (limit !== null && status === "accepted" && draw >= limit) return "accepted with a later token";
   const looksEqual = probability(draw) === probability(threshold);
-  const limit = threshold < 1 ? `p/q ${probability(threshold)}` : "1 (p is at least q)";
+  const ratio = limit === null ? `p/q ${probability(threshold)}` : `the limit ${probability(limit)}`;
+  const most = threshold < 1 ? ratio : limit === null ? "1 (p is at least q)" : "1";
   const side = status === "accepted" ? (looksEqual ? "just under" : "below") : looksEqual ? "just above" : "not below";
-  return `draw ${probability(draw)}, ${side} ${limit}: ${status}`;
+  return `draw ${probability(draw)}, ${side} ${most}: ${status}`;
 }
 
 function testOf(row, rule) {
   if (row.status !== "accepted" && row.status !== "rejected") return [sign(row.sign), row.label];
-  if (rule === "rejection") {
+  if (isSampled(rule)) {
     const figure = row.threshold === null || row.draw === null ? [] : [draws(row.threshold, row.draw)];
     return [...figure, make("span.la-i-words", sign(row.sign), drawSentence(row))];
   }
+  if (row.change) return [sign("≠"), "accepted; naive writes ", token(row.change.piece)];
   if (row.status === "accepted") {
     return [sign("="), row.source === "forced" ? "forced: the only allowed token" : "equal: accepted"];
   }
@@ -29,7 +34,7 @@ function testOf(row, rule) {
 }
 
 function targetTest(targetToken, rule) {
-  if (rule === "rejection" && targetToken.draw !== null) {
+  if (isSampled(rule) && targetToken.draw !== null) {
     return [
       targetToken.isResidual ? "drawn from the residual" : "drawn from p",
       ` (draw ${probability(targetToken.draw)})`,
@@ -40,7 +45,7 @@ function targetTest(targetToken, rule) {
 
 /** The column between draft and p: {head, value(row)}; null if the drafter reports no probability. */
 function drafterColumn(pass) {
-  if (pass.rule === "rejection") return {head: "drafter’s q", value: row => row.q};
+  if (isSampled(pass.rule)) return {head: "drafter’s q", value: row => row.q};
   const hasConfidence = pass.rows.some(row => row.confidence !== null);
   return hasConfidence ? {head: "confidence", value: row => row.confidence} : null;
 }
@@ -71,10 +76,10 @@ function targetLine(targetToken, pass, column) {
 }
 
 /** A mark for a p that is a residual probability after earlier rejections. */
-const star = ({isResidual}, {rule}) => (rule === "rejection" && isResidual ? [make("span.la-i-star", "*")] : []);
+const star = ({isResidual}, {rule}) => (isSampled(rule) && isResidual ? [make("span.la-i-star", "*")] : []);
 
 function notesOf(pass, column) {
-  const isStarred = row => pass.rule === "rejection" && row?.isResidual && row.p !== null;
+  const isStarred = row => isSampled(pass.rule) && row?.isResidual && row.p !== null;
   return [
     [...pass.rows, pass.targetToken].some(isStarred) && "* in the residual after the earlier rejection",
     !column && "This drafter reports no confidence.",
@@ -87,7 +92,7 @@ export function flow(pass) {
   const column = drafterColumn(pass);
   const lines = pass.rows.map(row => draftedLine(row, pass, column));
   if (pass.targetToken) lines.push(targetLine(pass.targetToken, pass, column));
-  const test = pass.rule === "rejection" ? "draw below p/q?" : "the target’s choice";
+  const test = TESTS[pass.rule] || "the target’s choice";
   const heads = ["drafted", ...(column ? [column.head] : []), "target’s p", test, "emitted"];
   const className = column ? "la-i-table" : "la-i-table.la-i-no-confidence";
   const figure = table(className, "Drafted rows, their tests, and the emitted tokens", heads, lines);

@@ -2,6 +2,7 @@
    log. */
 
 import {bits} from "../page/numbers.js";
+import {isSampled} from "../timeline/log.js";
 import {describePass} from "../timeline/sentences.js";
 import {outline, STATUSES, statusOf, tested} from "./draft.js";
 import {candidates, positionsOf, residualOf} from "./positions.js";
@@ -71,13 +72,15 @@ function rowOf(step, row, positions) {
     ...numbersOf(tests[order]),
     isResidual: order > 0, // its p is a probability in the residual after earlier rejections
     choice: position ? shown(step.pieces[position.index] || "") : null,
+    change: tests[order]?.change || null,
   };
 }
 
 /** The numbers of a test; a draw below `threshold` accepts. */
 function numbersOf(test) {
-  const {p = null, q = null, draw = null} = test || {};
-  return {p, q, draw, threshold: p == null || q == null ? null : q > 0 ? Math.min(1, p / q) : p > 0 ? 1 : 0};
+  const {p = null, q = null, draw = null, limit = null} = test || {};
+  const ratio = p == null || q == null ? null : q > 0 ? Math.min(1, p / q) : p > 0 ? 1 : 0;
+  return {p, q, draw, limit, threshold: limit ?? ratio};
 }
 
 /** The target's own token (correction or bonus) at the end of a pass; null if the text ended before it. */
@@ -101,14 +104,15 @@ export function tokenOf(log, laneIndex, stepIndex, part) {
   const isTargetToken = emitted >= 0 && step.origins[emitted] !== "accepted";
   const position = isGhost ? null : pass.positions[emitted >= 0 ? emitted : drafted ? drafted.position : -1];
   const numbers = (!isGhost && (drafted || (isTargetToken && pass.targetToken))) || {};
-  const {p = null, q = null, draw = null, threshold = null, isResidual = false} = numbers;
+  const {p = null, q = null, draw = null, threshold = null, limit = null, isResidual = false} = numbers;
   return {
     title: step.kind === "prefill" ? "the prompt" : `pass ${lane.passes[stepIndex]}`,
     ...{method: pass.method, rule: pass.rule},
     text: emitted >= 0 ? shown(step.pieces[emitted]) : drafted ? drafted.text : null,
     source: drafted ? drafted.source : null,
     confidence: drafted ? drafted.confidence : null,
-    ...{p, q, draw, threshold, isResidual},
+    ...{p, q, draw, threshold, limit, isResidual},
+    change: position?.settled.change || null,
     ...outcomeOf({pass, step, lane, drafted, emitted, isGhost, isTargetToken}),
     tokens: position?.tokens || [],
     entropy: position?.entropy || null,
@@ -132,17 +136,18 @@ function outcomeOf({pass, step, lane, drafted, emitted, isGhost, isTargetToken})
   return {status: "none", outcome: {lead: pass.lead, quotation: pass.quotation, tail: pass.tail}};
 }
 
-function draftedOutcome({status, label, choice, source}, {rule}) {
+function draftedOutcome({status, label, choice, source, change}, {rule}) {
   if (status === "accepted" && source === "forced") return ["accepted: the schema allows no other token"];
   if (status !== "accepted" && status !== "rejected") return [label];
-  if (rule === "rejection") return [`${status} by the draw`];
+  if (isSampled(rule)) return [`${status} by the draw`];
+  if (change) return ["accepted: the rule changes the text"];
   if (status === "accepted") return ["accepted: the target’s choice too"];
   return ["rejected: the target’s choice is ", quote(choice)];
 }
 
 function targetOutcome({rule, kind, targetToken}, lane) {
   if (targetToken.origin === "correction") {
-    if (rule === "rejection") return "the target’s own, drawn from the residual";
+    if (isSampled(rule)) return "the target’s own, drawn from the residual";
     return "the target’s own, instead of the rejected token";
   }
   if (lane.naive || kind === "plain") return "the target’s own: nothing was drafted";

@@ -2,6 +2,7 @@
    residual. */
 
 import {probability} from "../page/numbers.js";
+import {isSampled} from "../timeline/log.js";
 import {tested} from "./draft.js";
 import {shown} from "./text.js";
 
@@ -31,13 +32,13 @@ export function candidates(step, position, rule) {
   const add = (id, text, p) => {
     if (!tokens.some(entry => entry.id === id)) tokens.push({id, text: shown(text), p, candidate: false});
   };
-  // Under the rejection rule, p of a second rejection and of a correction is a probability in the residual.
-  const isSampled = rule === "rejection";
+  // If draws decide, p of a second rejection and of a correction is a probability in the residual.
+  const fromResidual = isSampled(rule);
   rejected.forEach((test, i) => {
-    add(test.token, draft.pieces[test.row], isSampled && i ? null : test.p);
+    add(test.token, draft.pieces[test.row], fromResidual && i ? null : test.p);
   });
   if (emittedToken !== undefined)
-    add(emittedToken, step.pieces[index], isSampled && rejected.length ? null : settled.p);
+    add(emittedToken, step.pieces[index], fromResidual && rejected.length ? null : settled.p);
   return tokens.map(entry => ({
     ...entry,
     drafted: drafted.includes(entry.id),

@@ -36,6 +36,10 @@ function passNodes(lane, index) {
   const heat = heatOf(step);
   const parts = passParts(step, lane.naive);
   const nodes = parts.map(part => tokenNode(part, heat[part.emitted]));
+  const tests = step.tests.filter(test => test.outcome !== "rejected"); // one per emitted token
+  nodes.forEach((node, i) => {
+    node.classList.toggle("la-changed", Boolean(tests[parts[i].emitted]?.change));
+  });
   const hangs = parts.map(({kind}) => HANGING.includes(kind));
   const [text, under] = [false, true].map(wanted => nodes.filter((_, i) => hangs[i] === wanted));
   if (under.length) text.splice(hangs.indexOf(true), 0, hanging(under));

@@ -1,6 +1,14 @@
 /* log.js: the log of a race: numbered events, and values derived from them. Events are applied by index, so lost,
    repeated and late batches are safe. Times are the lanes' own clocks, in seconds. */
 
+const [SAMPLED, LOSSY] = ["same distribution, different text", "changes the text"];
+/** The acceptance rules under which the text depends on the draft, with the match of the texts in words. */
+export const OTHER_TEXT = {
+  ...{rejection: SAMPLED, "block-verification": SAMPLED},
+  ...{typical: LOSSY, relaxed: LOSSY, ensemble: LOSSY},
+};
+/** Whether a rule tests tokens with random draws. */
+export const isSampled = rule => OTHER_TEXT[rule] === SAMPLED;
 export const EPSILON = 1e-9; // clocks are sums of floats: a smaller difference is no difference
 
 export const createLog = () => ({retired: [], ...emptyRun(null)});
@@ -131,7 +139,7 @@ export function differenceOf(a, b) {
 export function isOneText({lanes, header}) {
   const [naive, lane] = lanes;
   if (lanes.length !== 2 || !naive.naive || lane.naive || lane.opaque || lane.options.server) return false;
-  return header.settings.rule !== "rejection" && differenceOf(naive, lane) < 0;
+  return !OTHER_TEXT[header.settings.rule] && differenceOf(naive, lane) < 0;
 }
 
 /** Whether the text is code: it has an indented line. */

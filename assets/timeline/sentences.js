@@ -2,7 +2,7 @@
    `quotation`. */
 
 import {digits, duration} from "../page/numbers.js";
-import {differenceOf, isDone, passesOf, tokensOf} from "./log.js";
+import {differenceOf, isDone, OTHER_TEXT, passesOf, tokensOf} from "./log.js";
 import {mostTokens, textRows} from "./player.js";
 
 const FINISH = {
@@ -11,7 +11,6 @@ const FINISH = {
   stop: "stop string reached",
   context: "context full",
 };
-const REJECTION = "same distribution, different text";
 export const finish = reason => FINISH[reason] || reason;
 export const prefill = lane => `prompt read in ${duration(lane.prefill_s)}, not on the clock`;
 
@@ -101,7 +100,8 @@ export function matchOf(log, frame) {
   if (badge && !badge.identical)
     return {text: badge.badge, note: badge.detail || "", kind: badge.identical === false ? "differs" : ""};
   if (!naive || naive === last || last.options.server) return {text: "", note: "", kind: ""};
-  if (log.header.settings.rule === "rejection") return {text: REJECTION, note: "", kind: ""};
+  const other = OTHER_TEXT[log.header.settings.rule];
+  if (other) return {text: other, note: "", kind: ""};
   const difference = differenceOf(naive, last);
   const compared = Math.min(...[log.lanes.indexOf(naive), log.lanes.length - 1].map(i => frame.lanes[i].tokens));
   if (difference >= 0 && difference < compared) {

@@ -6,7 +6,7 @@ from typing import Any
 LONGEST = 160  # characters of another program's message
 LABELS = {
     "max_new_tokens": "{} new tokens at most", "k": "k = {}", "temperature": "temperature {}", "seed": "seed {}",
-    "rule": "rule: {}", "top_k": "top-k {}", "top_p": "top-p {}", "repetition_penalty": "repetition penalty {}",
+    "rule": "rule: {}", "weight": "weight {}", "top_k": "top-k {}", "top_p": "top-p {}", "repetition_penalty": "repetition penalty {}",
     "stop": "stop at {}", "schema": "with a schema", "draft": "draft: {}", "costs": "costs: {}", "options": "{}", "family": "models: {}",
 }  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 `generate` reports only accepted tokens, once per pass. So the steps of these lanes have tokens and seconds, but no drafts. At
 temperature 0 and with shared noise the acceptance rule is a logits processor of `generate`, so the text must equal naive's.
-With the rejection rule `generate` samples in its own way. The call runs in a greenlet. It stops after every pass until its
+With the rejection rule `generate` samples in its own way, and it has its own ensemble rule. The call runs in a greenlet. It stops after every pass until its
 lane is advanced, and can be ended there.
 """
 
@@ -16,7 +16,7 @@ import torch
 from greenlet import getcurrent, greenlet
 
 from ..core.accept import Rule
-from ..core.events import ACCEPTED, BONUS, Cancelled, LookaheadError, MethodError, SettingsError, Step
+from ..core.events import ACCEPTED, BONUS, SAME_TEXT, Cancelled, LookaheadError, MethodError, SettingsError, Step
 from ..core.lm import Target
 from ..core.processing import require_finite
 from ..core.wording import short_error
@@ -35,6 +35,7 @@ class ExternalGenerator:
     draft_model: ClassVar[str | None] = None
     technique: ClassVar[str | None] = None
     rolls_back: ClassVar[bool] = True  # whether transformers cuts rejected tokens from the target's cache
+    rules: ClassVar[tuple[str, ...]] = (*SAME_TEXT, "rejection")  # acceptance rules that transformers has
     bench_settings: ClassVar[tuple[str, ...]] = ()  # for the bench, as `NAME=VALUE,...`
 
     @dataclass(frozen=True, slots=True)
@@ -142,11 +143,16 @@ class Assisted(ExternalGenerator):
     summary = "transformers' own assisted generation"
     needs_draft = True
     technique = DRAFT_MODEL
+    rules = (*ExternalGenerator.rules, "ensemble")
     bench_settings = ("attention=sdpa", *(f"attention=sdpa,k={k}" for k in (3, 5, 8, 20)))
 
     def drafting(self):
         fixed = {"num_assistant_tokens_schedule": "constant", "assistant_confidence_threshold": 0.0}
         return {} if self.k == "auto" else {"num_assistant_tokens": max(1, self.k), **fixed}
+
+    def configuration(self):
+        weight = self.rule.settings.weight
+        return {"assistant_ensemble_weight": 1 - weight} if weight else {}
 
 
 class Lookup(ExternalGenerator):

@@ -68,6 +68,7 @@ class Lane:
         if not runs_with(self._cls, self.models):
             hint = "transformers cannot roll back recurrent layers; choose draft or ngram, which can."
             raise MethodError("method", self.method, hint)
+        self._check_external_rule()
         if not self.draft:
             return
         draft, most = self.draft, self.draft.context_length - len(self.prompt)
@@ -84,6 +85,16 @@ class Lane:
         if draft.context_length < context_length and self.settings.max_new_tokens > most:
             hint = f"the draft model's context holds {count(draft.context_length)} tokens; with this prompt choose at most {count(max(1, most))}."
             raise SettingsError("max_new_tokens", self.settings.max_new_tokens, hint)
+
+    def _check_external_rule(self) -> None:
+        """Raise `LookaheadError` if transformers does not have the acceptance rule, or not with these settings."""
+        rule, weight = self.settings.acceptance, self.settings.weight
+        if rule not in self._cls.rules:
+            hint = f"transformers has no such rule for {self.method}; choose a method that runs in our loop, such as draft."
+            raise MethodError("rule", rule, hint)
+        if rule == "ensemble" and (weight == 1 or self.settings.temperature > 0):
+            hint = f"with {self.method} it needs a weight below 1 and temperature 0; choose draft, which does not."
+            raise MethodError("rule", rule, hint)
 
     @property
     def keeps_states(self) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ..core import processor
 from ..core.acceptance import Acceptance
 from ..core.costs import PassCosts
-from ..core.events import SettingsError
+from ..core.events import SAME_TEXT, SettingsError
 from ..core.numbers import count, decimal, percent, power, ranged, ratio, seconds
 from ..core.text_files import csv_text
 from ..core.tree import branch_count, depths
@@ -435,7 +435,7 @@ def advise(trace: Trace, costs: PassCosts, ks: Sequence[int] = KS) -> Report:
     `LookaheadError` if no lane reports its drafts, or if there is no naive lane.
     """
     here, options = trace.machine.cpu == processor.name(), []
-    if trace.settings.rule != "rejection":
+    if trace.settings.rule in SAME_TEXT:
         recording = NaiveRun.from_trace(trace, costs)
         recording = recording if here else recording.timed_by(costs)
         options = [_recomputed(recording, method, ks) for method in text_methods()]

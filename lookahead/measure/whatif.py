@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.accept import Verification, follow
 from ..core.costs import PassCosts
-from ..core.events import EMPTY, MAX_DRAFTED, Draft, MethodError, Step, TraceError, whole_number
+from ..core.events import EMPTY, MAX_DRAFTED, SAME_TEXT, Draft, MethodError, Step, TraceError, whole_number
 from ..core.table import TableLM
 from ..core.tree import branch_count, depths
 from ..drafting import Drafter, Resources
@@ -48,12 +48,12 @@ class NaiveRun:
     def from_trace(cls, trace: Trace, costs: PassCosts | None = None) -> NaiveRun:
         """Return the naive lane of a trace, with the trace's costs or with `costs`.
 
-        A stopped run is treated as complete. Raises a `TraceError` if there is no naive lane, or under the rejection rule.
+        A stopped run is treated as complete. Raises a `TraceError` if there is no naive lane, or if drafts changed the text.
         """
         naive = trace.naive()
         if naive is None or not naive.verified:
             raise TraceError("trace", "no naive lane", "record a race that includes the naive method.")
-        if trace.settings.rule == "rejection":
+        if trace.settings.rule not in SAME_TEXT:
             hint = "its text depends on the drafter; record a race with the greedy or the coupled rule."
             raise TraceError("rule", trace.settings.rule, hint)
         if trace.settings.grammar:

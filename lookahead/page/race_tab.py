@@ -11,7 +11,7 @@ from typing import Any
 
 import gradio as gr
 
-from ..core.events import RULES, LookaheadError
+from ..core.events import LOSSY, RULES, LookaheadError
 from ..core.numbers import counted, significant
 from ..core.text_files import csv_file
 from ..engine.methods import all_methods, method_label, methods_with, needed_by
@@ -28,6 +28,7 @@ from ..servers.addresses import is_servers
 from ..trace import charts, wire
 from ..trace.export import replay_html, to_csv
 from ..trace.trace import Trace
+from ..trace.verdict import CHANGES_TEXT
 from .learn.deck import session_json
 from .parts import DARK, QUIET, TRACE, markup, pressed_id
 from .running import STOP_LANES, run_and_stop
@@ -50,6 +51,7 @@ FIRST_METHODS = ("draft", "ngram", "hybrid", "tree", "eagle", "lookahead")  # in
 CHIP = "la-chip-"  # the beginning of a chip's name on the page
 REQUESTED = "This link describes a race that has not run yet."
 UNRECORDED = "This example has no recording yet. Press Race to run it here."
+RULE_CHOICES = [(f"{rule} ({CHANGES_TEXT})" if rule in LOSSY else rule, rule) for rule in RULES]
 PASS_COSTS = [("default", "auto"), ("of a typical machine", "typical"), ("of this machine", "measured")]
 NAMES = ("prompt", "method", "also", *form.FIELDS)
 SET_BY_CHIPS = tuple(name for name in NAMES if name != "family")
@@ -191,11 +193,12 @@ def _fields(server: ServerState) -> dict[str, Any]:
         field(gr.Textbox, "k", 'draft length k, or "auto"')
         field(gr.Number, "temperature", "temperature (0: greedy)", step=0.1)
         field(gr.Number, "seed", "seed")
-        field(gr.Dropdown, "rule", "acceptance rule", choices=list(RULES), filterable=False)
+        field(gr.Dropdown, "rule", "acceptance rule", choices=RULE_CHOICES, filterable=False)
     with gr.Row():
         field(gr.Number, "top_k", "top-k (0: off)")
         field(gr.Number, "top_p", "top-p (1: off)", step=0.05)
         field(gr.Number, "repetition_penalty", "repetition penalty (1: off)", step=0.1)
+        field(gr.Number, "weight", "weight of a rule that changes the text", step=0.1, min_width=180)
         field(gr.Textbox, "stop", "stop at", placeholder="one per line", lines=1, max_lines=4)
         field(gr.Checkbox, "chat", "as a chat message", min_width=180)
         field(gr.Dropdown, "draft", "draft model", choices=drafts, filterable=False)

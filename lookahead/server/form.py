@@ -22,11 +22,11 @@ from .limits import Limits
 from .state import ServerState
 
 INTEGERS = ("max_new_tokens", "top_k", "seed")
-FLOATS = ("temperature", "top_p", "repetition_penalty")
+FLOATS = ("temperature", "top_p", "repetition_penalty", "weight")
 DEFAULT_METHOD = "hybrid"
 DEFAULTS: dict[str, Any] = {
     "family": DEFAULT_FAMILY, "max_new_tokens": 128, "k": "auto", "temperature": 0, "top_k": 0, "top_p": 1, "repetition_penalty": 1,
-    "rule": "auto", "seed": 0, "stop": "", "chat": False, "draft": "draft", "options": "", "costs": "auto", "schema": "",
+    "rule": "auto", "weight": 0, "seed": 0, "stop": "", "chat": False, "draft": "draft", "options": "", "costs": "auto", "schema": "",
 }  # fmt: skip
 FIELDS = tuple(DEFAULTS)
 MAX_OPTION_CHARACTERS = 2000  # in a field other than the prompt

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-from ..core.events import BIT_EXACT, REJECTED
+from ..core.events import BIT_EXACT, LOSSY, REJECTED, SAME_DISTRIBUTION
 
 TIES = {"bfloat16": 0.5, "float16": 0.06}  # logits closer than this may swap by rounding
 TIE = 0.01  # for other number formats
@@ -16,7 +16,8 @@ class Outcome(Enum):
 
     SAME = auto()  # equal up to the end of the shorter text
     LENGTH = auto()  # both ended, one earlier: a bug
-    DISTRIBUTION = auto()  # the rejection rule keeps the target's distribution, not its text
+    DISTRIBUTION = auto()  # the rule keeps the target's distribution, not its text
+    LOSSY = auto()  # the rule changes the text
     BUG = auto()  # a token differs although passes are bit-exact
     TIE = auto()  # a token differs, and naive's two best tokens were so close that rounding decides
     TOO_FAR = auto()  # a token differs, and naive's margin is too large for rounding: a bug
@@ -50,8 +51,10 @@ def compare(race: Any, lane: int) -> Agreement | None:
     if naive is None or record is naive:
         return None
     of_servers = "server" in record.options
-    if race.settings.rule == "rejection" and not of_servers:
+    if race.settings.rule in SAME_DISTRIBUTION and not of_servers:
         return Agreement(Outcome.DISTRIBUTION)
+    if race.settings.rule in LOSSY and not of_servers:
+        return Agreement(Outcome.LOSSY, (len(record.tokens), len(naive.tokens)))
     as_text = of_servers and (record.streamed or naive.streamed)
     written, base = (entry.text if as_text else entry.tokens for entry in (record, naive))
     position, lengths = first_difference(written, base), (len(written), len(base))

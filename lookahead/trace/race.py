@@ -61,9 +61,12 @@ class Recorder:
 
     def _test(self, test: Test) -> schema.TestRecord:
         top = [(token, self._decode_token(token), round(p, 4)) for token, p in test.top]
-        numbers = _copied(test, "p", "q", "draw", "entropy", "margin")
+        numbers = _copied(test, "p", "q", "draw", "entropy", "margin", "limit")
         rounded: dict[str, Any] = {name: value if value is None else round(value, 4) for name, value in numbers.items()}
-        return schema.TestRecord(**_copied(test, "row", "token", "outcome"), top=top, **rounded)
+        change = test.change and schema.ChangeRecord(
+            token=test.change.token, piece=self._decode_token(test.change.token), p=round(test.change.p, 4), lost=round(test.change.lost, 4)
+        )  # fmt: skip
+        return schema.TestRecord(**_copied(test, "row", "token", "outcome"), top=top, change=change, **rounded)
 
 
 def _copied(values: Any, *names: str) -> dict[str, Any]:

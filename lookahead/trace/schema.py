@@ -119,13 +119,14 @@ class SettingsRecord(Record):
     top_p: Real
     repetition_penalty: Real
     seed: Annotated[int, Field(ge=0, lt=1 << 63)]
-    rule: Literal["greedy", "coupled", "rejection"]
+    rule: Literal["greedy", "coupled", "rejection", "block-verification", "typical", "relaxed", "ensemble"]
     stop: Annotated[list[Name], Field(max_length=16, fail_fast=True)]
     chat: bool
     grammar: Annotated[str, Field(alias="schema", max_length=MAX_CHARACTERS)] = (
         ""  # a JSON schema, choices or a regular expression
     )
     costs: Literal["typical", "measured"] = "measured"  # traces from before 28 November 2026 lack it
+    weight: Annotated[float, Field(ge=0, le=1)] = 0.0  # traces from before December 2026 lack it
 
 
 class PromptRecord(Record):
@@ -216,6 +217,15 @@ class DraftRecord(Record):
         return self
 
 
+class ChangeRecord(Record):
+    """Naive's token in the place of a written one; see `events.Change`."""
+
+    token: Token
+    piece: Text
+    p: Real
+    lost: Real
+
+
 class TestRecord(Record):
     """One test of one token; see `events.Test`."""
 
@@ -230,6 +240,8 @@ class TestRecord(Record):
     entropy: Real | None = None
     top: Annotated[list[tuple[Token, Text, Real]], Field(max_length=64, fail_fast=True)] = []
     margin: Real | None = None
+    limit: Real | None = None
+    change: ChangeRecord | None = None
 
 
 class StepRecord(Record):
@@ -302,6 +314,11 @@ class LaneRecord(Record):
     def verified(self) -> list[StepRecord]:
         """All steps except prefill, which is not on the clock."""
         return [step for step in self.steps if step.kind == "verify"]
+
+    @property
+    def changes(self) -> list[ChangeRecord]:
+        """The differences from what naive would have written after the same text."""
+        return [test.change for step in self.steps for test in step.tests if test.change]
 
     @property
     def clock_s(self) -> float:

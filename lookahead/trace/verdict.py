@@ -12,6 +12,7 @@ GRAMMAR = "grammar"  # the method that needs a schema
 MIN_S = 1e-9  # seconds: the shortest time that a clock measures
 MIN_PASSES = 8  # naive passes needed to judge whether the clock is steady
 TAIL = 24  # characters of the end of a text in a sentence
+CHANGES_TEXT = "changes the text"
 STEADY = 2.0  # largest ratio of the slowest tenth to the fastest: the context grows, and clock rates vary
 
 
@@ -58,8 +59,10 @@ def agreement(race: Any, lane: int) -> Badge | None:
         exact = race.exactness == BIT_EXACT and "server" not in race.lanes[lane].options
         return Badge(True, "identical, bit-exact" if exact else "identical")
     if compared.outcome is Outcome.DISTRIBUTION:
-        detail = "The rejection rule keeps the target's distribution, not its text."
+        detail = "The rule keeps the target's distribution, not its text."
         return Badge(None, "same distribution, different text", detail)
+    if compared.outcome is Outcome.LOSSY:
+        return _of_changes(race.lanes[lane], race.settings)
     if compared.outcome is Outcome.LENGTH:
         return Badge(False, "differs in length: a bug", f"{length} tokens against {base}.")
     if compared.outcome is Outcome.NO_TEXT:
@@ -86,6 +89,17 @@ def agreement(race: Any, lane: int) -> Badge | None:
     detail += f" Naive's two best tokens were {logits} apart." if logits else ""
     numbers = (compared.position, compared.margin, compared.number, compared.rows)
     return Badge(False, f"differs at token {number}: {cause}", detail, *numbers)
+
+
+def _of_changes(record: Any, settings: Any) -> Badge:
+    """Return the badge of a lane under a lossy rule. Its text is never called identical, also if no token changed."""
+    rule = f"The {settings.rule} rule at weight {decimal(settings.weight)} may accept tokens that naive would not write"
+    if record.opaque:
+        return Badge(None, CHANGES_TEXT, f"{rule}. This method does not report which ones it did accept.")
+    written, changes = max(1, len(record.tokens)), record.changes
+    lost = sum(change.lost for change in changes) / written
+    badge = f"{CHANGES_TEXT}: {len(changes)} of {counted(len(record.tokens), 'token')}, {percent(len(changes) / written)}"
+    return Badge(None, badge, f"{rule} after the same text. The target's log-probability falls by {decimal(lost)} nats per token.")
 
 
 def trust(race: Any) -> Trust | None:

@@ -28,10 +28,10 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
 
 import lookahead
-from lookahead.core.rules import rule_for
 from lookahead.core.costs import CostCurve, DrafterCosts
 from lookahead.core.events import Settings
 from lookahead.core.masks import Masks
+from lookahead.core.rules import rule_for
 from lookahead.core.table import TableLM
 from lookahead.drafting import Resources
 from lookahead.engine.decode import Request

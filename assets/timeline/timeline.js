@@ -212,7 +212,7 @@ class Timeline {
     const {lanes} = this.log;
     const naive = lanes.find(lane => lane.naive);
     for (const {index, text} of this.#lanes) {
-      const isCompared = naive && !lanes[index].options.server;
+      const isCompared = naive && !lanes[index].options.server && !OTHER_TEXT[this.log.header.settings.rule];
       text.markDifference(isCompared ? differenceOf(lanes[index].naive ? lanes.at(-1) : lanes[index], naive) : -1);
     }
   }

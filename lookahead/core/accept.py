@@ -245,20 +245,18 @@ class Rejection(Rule):
             node = row + 1
 
 
-def excess(p: torch.Tensor, q: torch.Tensor | None, token: int) -> torch.Tensor:
-    """Return max(0, p - q). If `q` is None, q is a point mass on `token`."""
+def residual(p: torch.Tensor, q: torch.Tensor | None, token: int) -> torch.Tensor:
+    """Return the distribution after a rejection: max(0, p - q), normalized. If `q` is None, q is a point mass on `token`.
+
+    If p equals q up to rounding, the residual is zero, and p is returned.
+    """
     difference = p.clone()
     if q is None:
         difference[token] = 0.0
-        return difference
-    shared = min(len(p), len(q))  # a draft model may have fewer tokens than its target, or more
-    difference[:shared] -= q[:shared]
-    return difference.clamp_min_(0.0)
-
-
-def residual(p: torch.Tensor, q: torch.Tensor | None, token: int) -> torch.Tensor:
-    """Return the distribution after a rejection: `excess`, normalized. If p equals q up to rounding, p is returned."""
-    difference = excess(p, q, token)
+    else:
+        shared = min(len(p), len(q))  # a draft model may have fewer tokens than its target, or more
+        difference[:shared] -= q[:shared]
+        difference.clamp_min_(0.0)
     total = difference.sum()
     return difference / total if float(total) > 1e-12 else p
 

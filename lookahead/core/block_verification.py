@@ -7,7 +7,9 @@ a token that is less likely. Every prefix of the chain has its own test, and the
 
 from dataclasses import replace
 
-from .accept import Rejection, Verification, at_quantile, excess, residual
+import torch
+
+from .accept import Rejection, Verification, at_quantile, residual
 from .events import ACCEPTED, BONUS, CORRECTION, REJECTED, Test
 from .tree import is_chain
 
@@ -28,17 +30,25 @@ class BlockVerification(Rejection):
             token_p, token_q = float(p[row][token]), 1.0 if q[row] is None else float(q[row][token])
             reach = min(1.0, reach * token_p / token_q)
             if row + 1 < count:
-                below = reach * p[row + 1], q[row + 1], tokens[row + 1]
-                mass = float(excess(*below).sum())
-                limit = mass / (mass + 1 - reach) if mass + 1 - reach else 1.0
+                after = reach * p[row + 1], q[row + 1], tokens[row + 1]
+                shared = _overlap(*after)
+                limit = (reach - shared) / (1 - shared) if shared < 1 else 1.0
             else:
                 limit = reach
             draw = self._testing.random()
             tests.append(Test(row, token, REJECTED, p=token_p, q=token_q, draw=draw, limit=limit))
             if draw < limit:
-                accepted, left = row + 1, residual(*below) if row + 1 < count else p[count]
+                accepted, left = row + 1, residual(*after) if row + 1 < count else p[count]
         tests = [replace(test, outcome=ACCEPTED) for test in tests[:accepted]] + tests[accepted : accepted + 1]
         draw = self._testing.random()
         token, outcome = at_quantile(left, draw), CORRECTION if accepted < count else BONUS
         last = Test(None, token, outcome, p=float(left[token] / left.sum()), draw=draw)
         return Verification(tuple(range(accepted)), token, (*tests, last))
+
+
+def _overlap(p: torch.Tensor, q: torch.Tensor | None, token: int) -> float:
+    """Return the sum of min(p, q). If `q` is None, q is a point mass on `token`."""
+    if q is None:
+        return float(p[token])
+    shared = min(len(p), len(q))  # a draft model may have fewer tokens than its target, or more
+    return float(torch.minimum(p[:shared], q[:shared]).sum())

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ..core.rules import rule_for
 from ..core.events import MethodError, Settings, SettingsError, Step
 from ..core.lm import Target
 from ..core.masks import Masks
 from ..core.numbers import count
+from ..core.rules import rule_for
 from ..drafting import Resources
 from .decode import PrefillProgress, Request
 from .decode import decode as loop

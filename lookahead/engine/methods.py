@@ -77,13 +77,15 @@ def option_names(method: str) -> list[str]:
 
 
 def read_options(pairs: Iterable[str]) -> dict[str, Any]:
-    """Return `name=value` pairs as options. Whole numbers are converted; other values are strings."""
+    """Return `name=value` pairs as options. Whole numbers and decimals are converted; other values are strings."""
     out: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = (part.strip() for part in pair.partition("="))
         if not equals or not name:
             raise MethodError("option", pair, "give NAME=VALUE.")
-        out[name.replace("-", "_")] = int(value) if value.lstrip("-").isdecimal() else value
+        whole, point, fraction = value.partition(".")
+        is_number = whole.lstrip("-").isdecimal() and (fraction.isdecimal() or not point)
+        out[name.replace("-", "_")] = (float if point else int)(value) if is_number else value
     return out
 
 

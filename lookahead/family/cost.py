@@ -13,11 +13,11 @@ from functools import partial
 from itertools import accumulate
 from time import perf_counter
 
-from ..core.rules import rule_for
 from ..core.costs import CostCurve, DrafterCosts, PassCosts
 from ..core.events import Settings
 from ..core.lm import DraftRequest, draft_tokens
 from ..core.policy import StopRule
+from ..core.rules import rule_for
 from ..model.heads.head import CachedHead, Head
 from ..model.lm import CachedLM
 from ..model.translated import TranslatedLM

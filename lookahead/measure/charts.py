@@ -14,12 +14,13 @@ import plotly.graph_objects as go
 
 from ..core.costs import CostCurve, PassCosts
 from ..core.numbers import count, decimal, percent, ratio
-from ..trace.charts import HATCHES, SYMBOLS, Chart, tick_step
+from ..trace.charts import DASHES, HATCHES, SYMBOLS, Chart, tick_step
 from .decision import KS, Level, crossing
 from .dice import WORDS, Histogram, Q
 from .experiments import EXPERIMENTS, Experiment, Result
 from .machine import Comparison, PassParts
 from .sweeps import LONG_K, Point, Sweep
+from .tradeoff import Damage, Tradeoff
 from .whatif import Outcome
 
 NOTHING = "Nothing has been measured yet."
@@ -27,6 +28,8 @@ MAX_NATS = 9.0  # top of the loss axis; a unigram model has a loss of about 6 na
 CLAIM, HERE = "claimed", "measured here"
 PART_HATCHES = ("", "/", "x", ".", "-")
 DOTTED, DASHED = "2px,3px", "7px,3px"
+LABELED = (0.2, 0.5, 1.0)  # weights of lossy rules
+EXACT_SYMBOLS = ("circle-open", "square-open", "diamond-open", "triangle-up-open")
 ALPHAS = tuple(i / 20 for i in range(21))  # acceptance rates of the speedup surface
 
 
@@ -316,20 +319,62 @@ def pass_parts(models: Sequence[PassParts], dark: bool = False) -> go.Figure:
     return chart.finish()
 
 
-def dice(histogram: Histogram, dark: bool = False, with_bug: Histogram | None = None) -> go.Figure:
+def tradeoff(curves: Sequence[Tradeoff], damage: Damage, dark: bool = False) -> go.Figure:
+    """Draw the speedup of lossy rules at each weight over their damage, with 90% intervals. Exact rules are at the left edge.
+
+    The labels are weights.
+    """
+    unit, factor = ("changed tokens (%)", 100) if damage == "changed" else ("log-probability lost (nats per token)", 1)
+    chart = Chart(dark, unit, "speedup (times naive)")
+    if not curves:
+        return chart.finish(NOTHING)
+
+    def errors(
+        ranges: Iterable[tuple[tuple[float, float] | None, float]], color: str, scale: float = 1
+    ) -> dict[str, Any]:
+        bars = _errors(
+            ((low * scale, x * scale, high * scale) for (low, high), x in ((r or (x, x), x) for r, x in ranges)), color
+        )
+        red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
+        return {**bars, "thickness": 1, "width": 0, "color": f"rgba({red},{green},{blue},0.4)"}
+
+    for number, curve in enumerate(curves):
+        color, points = chart.ink["lanes"][number], curve.points
+        chart.line(
+            [factor * p.damage(damage) for p in points], [p.arm.median for p in points], f"{curve.rule}, changes the text", color,
+            DASHES[number], mode="lines+markers+text", marker={"symbol": SYMBOLS[number], "size": 8},
+            text=[f"{p.weight:g}" if p.weight in LABELED else "" for p in points], textposition="top left",
+            textfont={"color": chart.ink["quiet"], "size": 12}, customdata=[p.weight for p in points],
+            error_x=errors(((p.interval(damage), p.damage(damage)) for p in points), color, factor),
+            error_y=errors(((p.arm.interval, p.arm.median) for p in points), color),
+            hovertemplate=f"{curve.rule}, weight %{{customdata}}: %{{y:.2f}}x, %{{x:.3g}} {unit}<extra></extra>",
+        )  # fmt: skip
+    for point, symbol in zip(curves[-1].exact, EXACT_SYMBOLS, strict=False):
+        chart.figure.add_scatter(
+            x=[0], y=[point.arm.median], name=f"{point.rule}, exact", mode="markers", cliponaxis=False,
+            marker={"symbol": symbol, "size": 11, "color": chart.ink["ink"], "line": {"width": 2}},
+            hovertemplate=f"{point.rule}, exact: %{{y:.2f}}x<extra></extra>",
+        )  # fmt: skip
+    chart.figure.update_xaxes(rangemode="tozero").update_layout(height=420)
+    return _against_naive(chart)
+
+
+def dice(
+    histogram: Histogram, dark: bool = False, other: Histogram | None = None, names: Sequence[str] = ("the correct rule", "with the bug")
+) -> go.Figure:  # fmt: skip
     """Draw the share of each token in the throws, the target's distribution, and the drafter's as marks.
 
-    With a second histogram, the bars of both rules are next to each other.
+    With an `other` histogram, the bars of both rules, which are called `names`, are next to each other.
     """
-    chart, hover = Chart(dark, "token", "share of throws (%)"), "%{x}: %{y:.1f}% expected<extra></extra>"
+    chart, hover = Chart(dark, "token", "share of written tokens (%)"), "%{x}: %{y:.1f}% expected<extra></extra>"
     q = [share * (p > 0) for share, p in zip(Q, histogram.p, strict=True)]  # a mask applies to both
     expected, drafted = ([100 * share / sum(shares) for share in shares] for shares in (histogram.p, q))
     chart.bars(WORDS, expected, "the target's p", "", marker=_hatched(chart), hovertemplate=hover)
-    names = ("the correct rule", "with the bug") if with_bug else (f"observed in {count(histogram.throws)} throws",)
+    names = names if other else (f"observed in {count(histogram.throws)} throws",)
     hover = "%{x}: %{customdata} times, %{y:.1f}%<extra></extra>"
-    for name, thrown, color, hatch in zip(names, (histogram, with_bug), chart.ink["lanes"], HATCHES, strict=False):
+    for name, thrown, color, hatch in zip(names, (histogram, other), chart.ink["lanes"], HATCHES, strict=False):
         if thrown and thrown.throws:
-            shares = [100 * n / thrown.throws for n in thrown.counts]
+            shares = [100 * n / thrown.written for n in thrown.counts]
             chart.bars(WORDS, shares, name, color, hatch, customdata=thrown.counts, hovertemplate=hover)
     chart.figure.add_scatter(
         x=WORDS, y=drafted, name="the drafter's q", mode="markers", hovertemplate="%{x}: %{y:.1f}% drafted<extra></extra>",

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.accept import Rule
-from ..core.rules import rule_for
 from ..core.events import Settings, Step
 from ..core.numbers import count, decimal, percent, significant
+from ..core.rules import rule_for
 from ..core.table import TableLM
 from ..drafting import DRAFTERS, Resources
 from ..engine.decode import Request

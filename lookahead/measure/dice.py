@@ -1,7 +1,8 @@
-"""The rejection rule on two fixed distributions: each throw drafts a token from Q, tests it and counts the written token.
+"""An exact rule on two fixed distributions: each throw drafts tokens from Q, tests them and counts the written tokens.
 
 The histogram approaches the target's P, although Q differs. With a bug of `bugs.py` it does not, and the chi-square test
-detects it. With a mask, both distributions have only the words without an "o". Only the final p-value is valid, because repeated tests of growing counts give false alarms.
+detects it. With a mask, both distributions have only the words without an "o". Only the final p-value is valid, because repeated
+tests of growing counts give false alarms. A bonus is not counted: it is drawn from P in any case.
 """
 
 import math
@@ -11,8 +12,8 @@ from dataclasses import dataclass
 import torch
 
 from ..core.accept import Rule
+from ..core.events import MAX_DRAFTED, Draft, Settings, whole_number
 from ..core.rules import rule_for
-from ..core.events import Draft, Settings, whole_number
 from ..core.masks import Masks
 
 P = (0.30, 0.22, 0.16, 0.12, 0.08, 0.06, 0.04, 0.02)  # the target's distribution
@@ -44,18 +45,28 @@ class _WithoutO:
 class Histogram:
     """Counts after `throws` of `total` throws: the observed `counts` of each token and the `expected` ones.
 
-    `p_value` is the probability that a correct rule has at least this `chi_square`. It is None after too few throws.
+    A throw drafts `drafted` tokens, and `accepted` counts those of all throws that were accepted. `p_value` is the probability that a correct rule has at least this `chi_square`. It is None after too few throws.
     """
 
     throws: int
     total: int
     counts: tuple[int, ...]
     accepted: int
+    drafted: int = 1
     p: tuple[float, ...] = P
 
     @property
+    def written(self) -> int:
+        """The number of written tokens, without bonuses."""
+        return sum(self.counts)
+
+    @property
+    def accepted_per_throw(self) -> float:
+        return self.accepted / self.throws
+
+    @property
     def expected(self) -> tuple[float, ...]:
-        return tuple(self.throws * share for share in self.p)
+        return tuple(self.written * share for share in self.p)
 
     @property
     def freedom(self) -> int:
@@ -79,24 +90,28 @@ NOTHING = Histogram(0, THROWS, (0,) * len(P), 0)
 
 
 def throw(
-    throws: int = THROWS, every: int = MIN_INTERVAL, rule: Callable[..., Rule] = rule_for, *, masked: bool = False
-) -> Iterator[Histogram]:
-    """Draft, test and count `throws` tokens; yields the histogram after `every` throws and at the end.
+    throws: int = THROWS, every: int = MIN_INTERVAL, rule: Callable[..., Rule] = rule_for, *, drafted: int = 1,
+    name: str = "rejection", masked: bool = False,
+) -> Iterator[Histogram]:  # fmt: skip
+    """Draft and test `drafted` tokens `throws` times; yields the histogram after `every` throws and at the end.
 
-    `rule` returns the acceptance rule for settings and masks. Raises `SettingsError` before the first throw.
+    `rule` returns the acceptance rule for settings, with the rule `name`, and masks. All rules test the same drafts. Raises
+    `SettingsError` before the first throw.
     """
     whole_number("throws", throws, 1, MAX_THROWS)
     whole_number("every", every, 1, MAX_THROWS)
+    whole_number("drafted", drafted, 1, MAX_DRAFTED)
     # Logits whose softmax at the temperature is P and Q.
     target, drafter = (torch.tensor(shares).log() * TEMPERATURE for shares in (P, Q))
-    rows, counts, accepted = torch.stack([target, target]), [0] * len(P), 0
+    rows, counts, accepted = torch.stack([target] * (1 + drafted)), [0] * len(P), 0
     masks = Masks(_WithoutO(), len(CONTEXT)) if masked else None
     for n in range(1, throws + 1):
-        seeded = rule(Settings(temperature=TEMPERATURE, rule="rejection", seed=n), masks)
-        pick = seeded.choose(drafter, CONTEXT)
-        assert pick, "a word is allowed"
-        verification = seeded.verify(rows, Draft.chain([pick.token], "dice", [pick.q]), CONTEXT)
-        counts[pick.token if verification.path else verification.token] += 1
+        seeded = rule(Settings(temperature=TEMPERATURE, rule=name, seed=n), masks)
+        picks = [seeded.choose(drafter, CONTEXT) for _ in range(drafted)]
+        draft = Draft.chain([pick.token for pick in picks], "dice", [pick.q for pick in picks])
+        verification = seeded.verify(rows, draft, CONTEXT)
+        for token in [*(draft.tokens[row] for row in verification.path), verification.token][:drafted]:
+            counts[token] += 1
         accepted += len(verification.path)
         if n % every == 0 or n == throws:
-            yield Histogram(n, throws, tuple(counts), accepted, MASKED_P if masked else P)
+            yield Histogram(n, throws, tuple(counts), accepted, drafted, MASKED_P if masked else P)

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.acceptance import UNTESTED, Acceptance
 from ..core.costs import PricedRun
-from ..core.events import ACCEPTED, REJECTED, LookaheadError, Settings, whole_number
+from ..core.events import ACCEPTED, REJECTED, Change, LookaheadError, Settings, whole_number
 from ..core.tree import depths
 from ..drafting import level_rows
 from ..engine.batch import Batch
@@ -83,7 +83,8 @@ class Timing:
     """The result of running one lane once.
 
     `verify_s` and `propose_s` are the parts of `seconds` for the target's passes and for drafting. `acceptance` is by position.
-    `predicted` is the calibrated time of the passes, None if the lane does not report its drafts.
+    `predicted` is the calibrated time of the passes, None if the lane does not report its drafts. `changes` has an entry for each
+    of the `tokens`: None, or the `Change` by a lossy rule.
     """
 
     tokens: tuple[int, ...]
@@ -98,6 +99,17 @@ class Timing:
     predicted: PricedRun | None
     acceptance: Acceptance = UNTESTED
     depth: int = 0  # sum over passes of the length of the draft's longest path
+    changes: tuple[Change | None, ...] = ()
+
+    @property
+    def changed(self) -> float:
+        """The share of the tokens that naive would not have written after the same text."""
+        return sum(change is not None for change in self.changes) / len(self.tokens)
+
+    @property
+    def lost(self) -> float:
+        """The log-probability per token under the target, in nats, that is lost by writing other tokens than naive."""
+        return sum(change.lost for change in self.changes if change) / len(self.tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +144,7 @@ def time_lane(lane: Lane) -> Timing:
         predicted=costs.price_passes(steps, lane.options.get("draft"), rows) if lane.reports_drafts else None,
         acceptance=Acceptance.from_steps(steps),
         depth=sum(max(depths(step.draft.parents[: step.draft.tested]), default=0) for step in steps),
+        changes=tuple(test.change for step in steps for test in step.tests if test.outcome != REJECTED),
     )
 
 

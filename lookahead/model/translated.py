@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..core.accept import Pick
-from ..core.rules import rule_for
 from ..core.events import MAX_DRAFTED, Settings, Translation
 from ..core.lm import DraftRequest, draft_tokens
 from ..core.policy import StopRule
+from ..core.rules import rule_for
 from .lm import CachedLM
 from .shape import UNLIMITED
 

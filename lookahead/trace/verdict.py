@@ -98,8 +98,14 @@ def _of_changes(record: Any, settings: Any) -> Badge:
         return Badge(None, CHANGES_TEXT, f"{rule}. This method does not report which ones it did accept.")
     written, changes = max(1, len(record.tokens)), record.changes
     lost = sum(change.lost for change in changes) / written
-    badge = f"{CHANGES_TEXT}: {len(changes)} of {counted(len(record.tokens), 'token')}, {percent(len(changes) / written)}"
-    return Badge(None, badge, f"{rule} after the same text. The target's log-probability falls by {decimal(lost)} nats per token.")
+    badge = (
+        f"{CHANGES_TEXT}: {len(changes)} of {counted(len(record.tokens), 'token')}, {percent(len(changes) / written)}"
+    )
+    return Badge(
+        None,
+        badge,
+        f"{rule} after the same text. The target's log-probability falls by {decimal(lost)} nats per token.",
+    )
 
 
 def trust(race: Any) -> Trust | None:

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from ..core.rules import rule_for
 from ..core.events import Settings
+from ..core.rules import rule_for
 from ..drafting import Resources, drafter_with
 from ..engine.decode import Request, decode
 from ..engine.fixed_length import FixedLength

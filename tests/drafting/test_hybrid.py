@@ -2,9 +2,9 @@
 
 import pytest
 
-from lookahead.core.rules import rule_for
 from lookahead.core.events import Draft, Settings, Step
 from lookahead.core.policy import DraftCost
+from lookahead.core.rules import rule_for
 from lookahead.core.table import TableLM
 from lookahead.core.tree import depths
 from lookahead.drafting.base import Drafter, Resources

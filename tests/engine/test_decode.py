@@ -7,9 +7,9 @@ import torch
 from conftest import emitted, sampling, table_steps
 
 from lookahead import Settings
-from lookahead.core.rules import rule_for
 from lookahead.core.events import Draft, Step
 from lookahead.core.policy import EXPECTED_TOKENS, LOOKUP_S, DraftCost
+from lookahead.core.rules import rule_for
 from lookahead.core.table import TableLM
 from lookahead.drafting import DRAFTERS, Resources
 from lookahead.drafting.base import HEAD_TOKENS

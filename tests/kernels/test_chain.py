@@ -9,10 +9,10 @@ from conftest import tiny
 
 import lookahead
 from lookahead import kernels
-from lookahead.core.rules import rule_for
 from lookahead.core.events import MIN_DIVISOR, Settings
 from lookahead.core.lm import DRAFTED_AT_ONCE, draft_tokens
 from lookahead.core.policy import StopRule
+from lookahead.core.rules import rule_for
 from lookahead.core.tree import ancestors, depths
 from lookahead.drafting.base import Resources
 from lookahead.drafting.heads import BlockTree

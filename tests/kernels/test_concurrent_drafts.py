@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lookahead.core.rules import rule_for
 from lookahead.core.events import Settings
 from lookahead.core.lm import draft_tokens
 from lookahead.core.policy import StopRule
+from lookahead.core.rules import rule_for
 
 TEXTS = 8
 REPEATS = 40

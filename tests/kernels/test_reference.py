@@ -10,8 +10,8 @@ from conftest import POCKET, emitted, tiny
 from transformers import AutoModelForCausalLM
 
 from lookahead import kernels
-from lookahead.core.rules import rule_for
 from lookahead.core.events import Settings
+from lookahead.core.rules import rule_for
 from lookahead.core.tree import ancestors
 from lookahead.drafting.base import Resources
 from lookahead.drafting.draft import DraftModel

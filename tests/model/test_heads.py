@@ -10,10 +10,10 @@ from safetensors.torch import load_file, save_file
 
 import lookahead
 from lookahead import kernels
-from lookahead.core.rules import rule_for
 from lookahead.core.events import ModelError, Settings
 from lookahead.core.lm import draft_tokens
 from lookahead.core.policy import StopRule
+from lookahead.core.rules import rule_for
 from lookahead.drafting.base import Resources
 from lookahead.drafting.heads import BlockTree, EagleTree
 from lookahead.engine.fixed_length import FixedLength

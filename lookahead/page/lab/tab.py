@@ -12,12 +12,12 @@ from ...family.models import Models
 from ...measure.scenarios import DEFAULT_FAMILY
 from ...server.state import ServerState, family_title
 from ..parts import DARK, QUIET, Opening, markup, status_line
-from . import batches, claims, decision, grow, length, machine
+from . import batches, claims, decision, grow, length, lossy, machine
 
 NAME, AT_ONCE = "lab", "How many at once?"
 SECTIONS = {
-    "Claims": claims, "Should I turn it on?": decision, AT_ONCE: batches, "Draft length": length, "This machine": machine,
-    "Grow a drafter": grow,
+    "Claims": claims, "Should I turn it on?": decision, AT_ONCE: batches, "Draft length": length,
+    "How much may the text change?": lossy, "This machine": machine, "Grow a drafter": grow,
 }  # fmt: skip
 
 

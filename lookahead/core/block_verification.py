@@ -25,23 +25,23 @@ class BlockVerification(Rejection):
             return super().verify(logits, draft, context)
         p = self._scored(logits, draft, context).softmax(-1)
         q = draft.q or (None,) * count
-        reach, left, accepted, tests = 1.0, residual(p[0], q[0], tokens[0]), 0, []
+        reach, accepted, tests = [1.0], 0, []  # `reach` is the product of the ratios, limited to 1, after each token
         for row, token in enumerate(tokens[:count]):
             token_p, token_q = float(p[row][token]), 1.0 if q[row] is None else float(q[row][token])
-            reach = min(1.0, reach * token_p / token_q)
+            reach.append(min(1.0, reach[row] * token_p / token_q))
+            limit = reach[-1]
             if row + 1 < count:
-                after = reach * p[row + 1], q[row + 1], tokens[row + 1]
-                shared = _overlap(*after)
-                limit = (reach - shared) / (1 - shared) if shared < 1 else 1.0
-            else:
-                limit = reach
+                shared = _overlap(limit * p[row + 1], q[row + 1], tokens[row + 1])
+                limit = (limit - shared) / (1 - shared) if shared < 1 else 1.0
             draw = self._testing.random()
             tests.append(Test(row, token, REJECTED, p=token_p, q=token_q, draw=draw, limit=limit))
             if draw < limit:
-                accepted, left = row + 1, residual(*after) if row + 1 < count else p[count]
+                accepted = row + 1
         tests = [replace(test, outcome=ACCEPTED) for test in tests[:accepted]] + tests[accepted : accepted + 1]
-        draw = self._testing.random()
-        token, outcome = at_quantile(left, draw), CORRECTION if accepted < count else BONUS
+        left, outcome, draw = p[accepted], BONUS, self._testing.random()
+        if accepted < count:
+            left, outcome = residual(reach[accepted] * left, q[accepted], tokens[accepted]), CORRECTION
+        token = at_quantile(left, draw)
         last = Test(None, token, outcome, p=float(left[token] / left.sum()), draw=draw)
         return Verification(tuple(range(accepted)), token, (*tests, last))
 

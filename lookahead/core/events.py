@@ -15,7 +15,7 @@ from .schema import as_text
 
 ACCEPTED, REJECTED, UNVISITED, WINDOW = "accepted", "rejected", "unvisited", "window"
 CORRECTION, BONUS = "correction", "bonus"
-SAME_TEXT, SAME_DISTRIBUTION = ("greedy", "coupled"), ("rejection", "block-verification")  # what a rule keeps
+SAME_TEXT, SAME_DISTRIBUTION = ("greedy", "coupled"), ("rejection", "block-verification")  # kept by these rules
 LOSSY = ("typical", "relaxed", "ensemble")  # rules that change the text
 RULES = ("auto", *SAME_TEXT, *SAME_DISTRIBUTION, *LOSSY)
 BIT_EXACT, TIE_AWARE = "bit-exact", "tie-aware"  # drafting never changes a text, or it may swap two tied tokens

@@ -57,12 +57,17 @@ class Lossy(Rule):
     def verify(self, logits, draft, context):
         scores = self._scored(logits, draft, context)
         positions = [len(context), *(len(context) + d for d in depths(draft.parents[: draft.tested]))]
-        exact = argmax(self.perturbed_scores(scores, positions))
+        exact = self._predicted(scores, positions)
         if not draft.tested or not self.settings.weight:
             return follow(draft, exact)
         logp = scores.log_softmax(-1)
         verification = follow(draft, self.relaxed(exact, logp, draft, positions))
         return _with_changes(verification, exact, logp)
+
+    def _predicted(self, scores: torch.Tensor, positions: Sequence[int]) -> list[int]:
+        perturbed = self._exact.perturbed_scores(scores, positions)
+        assert perturbed is not None, "an exact rule that draws has no scores"
+        return argmax(perturbed)
 
     @abstractmethod
     def relaxed(
@@ -99,7 +104,7 @@ class _ByProbability(Lossy):
 
     @abstractmethod
     def accepts(self, logp: torch.Tensor, drafted: torch.Tensor) -> torch.Tensor:
-        """Return whether each drafted token is accepted, for the target's log p [rows, vocab] and that of the token [rows]."""
+        """Return whether each token is accepted. `logp` [rows, vocab] is the target's, `drafted` [rows] that of the token."""
 
 
 class Typical(_ByProbability):
@@ -145,7 +150,7 @@ class Ensemble(Lossy):
         nodes = [node for node, rows in enumerate(below) if rows]
         q = torch.stack([_drafters(draft, below[node], logp[0]) for node in nodes])
         mixture = weight * q + (1 - weight) * logp[nodes].exp()
-        predicted = argmax(self.perturbed_scores(mixture.log(), [positions[node] for node in nodes]))
+        predicted = self._predicted(mixture.log(), [positions[node] for node in nodes])
         written = list(exact)
         for node, token in zip(nodes, predicted, strict=True):
             written[node] = token

@@ -341,17 +341,17 @@ def tradeoff(curves: Sequence[Tradeoff], damage: Damage, dark: bool = False) -> 
     for number, curve in enumerate(curves):
         color, points = chart.ink["lanes"][number], curve.points
         chart.line(
-            [factor * p.damage(damage) for p in points], [p.arm.median for p in points], f"{curve.rule}, changes the text", color,
+            [factor * p.damage(damage) for p in points], [p.speedup for p in points], f"{curve.rule}, changes the text", color,
             DASHES[number], mode="lines+markers+text", marker={"symbol": SYMBOLS[number], "size": 8},
             text=[f"{p.weight:g}" if p.weight in LABELED else "" for p in points], textposition="top left",
             textfont={"color": chart.ink["quiet"], "size": 12}, customdata=[p.weight for p in points],
             error_x=errors(((p.interval(damage), p.damage(damage)) for p in points), color, factor),
-            error_y=errors(((p.arm.interval, p.arm.median) for p in points), color),
+            error_y=errors(((p.arm.interval, p.speedup) for p in points), color),
             hovertemplate=f"{curve.rule}, weight %{{customdata}}: %{{y:.2f}}x, %{{x:.3g}} {unit}<extra></extra>",
         )  # fmt: skip
     for point, symbol in zip(curves[-1].exact, EXACT_SYMBOLS, strict=False):
         chart.figure.add_scatter(
-            x=[0], y=[point.arm.median], name=f"{point.rule}, exact", mode="markers", cliponaxis=False,
+            x=[0], y=[point.speedup], name=f"{point.rule}, exact", mode="markers", cliponaxis=False,
             marker={"symbol": symbol, "size": 11, "color": chart.ink["ink"], "line": {"width": 2}},
             hovertemplate=f"{point.rule}, exact: %{{y:.2f}}x<extra></extra>",
         )  # fmt: skip

@@ -36,13 +36,18 @@ class Point:
     arm: Arm
     runs: tuple[Timing, ...]
 
+    @property
+    def speedup(self) -> float:
+        """The median speedup over prompts."""
+        return statistics.median(row.speedup for row in self.arm.rows)
+
     def damage(self, kind: Damage) -> float:
         """Return the mean damage over prompts."""
-        return statistics.mean(getattr(run, kind) for run in self.runs)
+        return statistics.fmean(getattr(run, kind) for run in self.runs)
 
     def interval(self, kind: Damage) -> tuple[float, float] | None:
         """Return the 90% interval of the mean damage, over prompts; None for fewer than two."""
-        return interval([getattr(run, kind) for run in self.runs], statistics.mean)
+        return interval([getattr(run, kind) for run in self.runs], statistics.fmean)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +76,9 @@ def tradeoff(
     if rule not in LOSSY:
         raise SettingsError("rule", rule, f"choose one of {', '.join(LOSSY)}.")
     method, bundled = chain_method(models), questions(family=models.spec, max_new_tokens=tokens)
-    asked = bundled[:: max(1, len(bundled) // prompts)][:prompts]  # of all kinds
+    chosen = bundled[:: max(1, len(bundled) // prompts)][:prompts]  # of all kinds
     greedy, sampled = (
-        [replace(q, settings={**q.settings, "temperature": t}) for q in asked] for t in (0.0, TEMPERATURE)
+        [replace(q, settings={**q.settings, "temperature": t}) for q in chosen] for t in (0.0, TEMPERATURE)
     )
     lossy = [(rule, w, f"{method}:k={K},rule={rule},weight={w:g}", greedy) for w in weights]
     exact = [

@@ -317,7 +317,7 @@ class LaneRecord(Record):
 
     @property
     def changes(self) -> list[ChangeRecord]:
-        """The differences from what naive would have written after the same text."""
+        """The changes of a lossy rule, in the order of the text."""
         return [test.change for step in self.steps for test in step.tests if test.change]
 
     @property

@@ -84,7 +84,7 @@ def test_a_change_is_a_token_that_naive_would_not_write_after_the_same_text(rule
 
 
 def accepted(rule, weight, p, token, q=None):
-    """Return whether a rule accepts one drafted token, for the target's probabilities p."""
+    """Return whether a rule accepts one drafted token. `p` has the target's probabilities, `q` the drafter's."""
     logits = torch.tensor([p, p]).log()
     draft = Draft.chain([token], "test", None if q is None else [torch.tensor(q)])
     return bool(rule_for(Settings(rule=rule, weight=weight)).verify(logits, draft, (0,)).path)

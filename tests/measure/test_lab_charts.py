@@ -112,7 +112,7 @@ def test_the_dice_chart_has_the_counts():
     for name, shares in (("the target's p", dice.P), ("the drafter's q", dice.Q)):
         assert list(marks[name].x) == list(dice.WORDS), "words, not ids"
         assert list(marks[name].y) == pytest.approx([100 * share for share in shares])
-    both = drawn(charts.dice(histogram, with_bug=replace(histogram, counts=(200, *(0,) * 7))))
+    both = drawn(charts.dice(histogram, other=replace(histogram, counts=(200, *(0,) * 7))))
     assert both["the correct rule"].y == marks["observed in 200 throws"].y
     assert list(both["with the bug"].y) == [100, *(0,) * 7]
 

@@ -13,7 +13,10 @@ from test_page_access import SCREENS, in_other_colors, violations
 pytestmark = pytest.mark.browser
 
 
-SECTIONS = ("Claims", "Should I turn it on?", "How many at once?", "Draft length", "This machine", "Grow a drafter")
+LOSSY = "How much may the text change?"
+SECTIONS = (
+    "Claims", "Should I turn it on?", "How many at once?", "Draft length", LOSSY, "This machine", "Grow a drafter",
+)  # fmt: skip
 
 
 def lab(visit, section, **options):
@@ -80,6 +83,33 @@ def test_batches_are_measured_here(visit):
     expect(section.get_by_label("show a pass of")).to_have_value(re.compile(r"\d texts?"))
     drawn = section.locator(".js-plotly-plot").nth(1)
     assert "drafted, accepted" in drawn.inner_text() and "root (the text's last token)" in drawn.inner_text()
+
+
+def test_the_slider_shows_speed_and_damage_of_a_lossy_rule(visit):
+    page = lab(visit, LOSSY)
+    section = (
+        page.locator(".la-section").filter(has_text="nats").or_(page.locator(".la-section").filter(has_text="lossy"))
+    )
+    section = section.locator("visible=true")
+    for field in ("prompts", "repetitions"):
+        section.get_by_label(f"number input for {field}").fill("2" if field == "prompts" else "1")
+    section.get_by_role("radio", name="relaxed").click()
+    section.get_by_role("button", name="Measure").click()
+    expect(section.locator(".la-status-line").first).to_contain_text("Done.", timeout=180_000)
+    answer = section.locator(".la-answer")
+    expect(answer).to_have_text(re.compile(r"^\d.*x( faster|: slower), \d+% of tokens changed\.$"))
+    assert re.search(r"\w+ \d+%", section.locator(".la-lossy ruby rt").first.inner_text())
+    exact, relaxed = section.locator(".la-table").all()
+    assert "Exact rules" in exact.inner_text() and "relaxed: changes the text" in relaxed.inner_text()
+    assert exact.locator("tbody tr").count() == 4 and relaxed.locator("tbody tr").count() == 11
+    expect(section.locator(".js-plotly-plot")).to_have_count(2)
+    assert "relaxed, changes the text" in section.locator(".js-plotly-plot").first.inner_text()
+    weight = section.get_by_label(re.compile("^number input for how much"))
+    weight.fill("0")
+    weight.press("Tab")
+    expect(answer).to_have_text(re.compile("no token changed"))
+    expect(section.locator(".la-lossy ruby")).to_have_count(0)
+    assert "At weight 0 it is exact" in section.inner_text()
 
 
 def test_the_decision_to_draft(visit):

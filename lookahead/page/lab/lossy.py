@@ -86,7 +86,7 @@ def _shown(models: Models, curves: Mapping[str, Tradeoff], rule: str, weight: fl
     """Return the result of a rule at a weight in words, and the text of the first prompt with its changed tokens."""
     curve = curves.get(rule)
     point = curve.at(weight) if curve and curve.spec == models.spec else None
-    if point is None:
+    if curve is None or point is None:
         return [answer_html(NOT_MEASURED), ""]
     question = curve.questions[0]
     return [
@@ -96,7 +96,7 @@ def _shown(models: Models, curves: Mapping[str, Tradeoff], rule: str, weight: fl
 
 
 def _sentence(point: Point) -> str:
-    speedup, share = point.arm.median, point.damage("changed")
+    speedup, share = point.speedup, point.damage("changed")
     speed = f"{ratio(speedup)} faster" if speedup >= 1 else f"{ratio(speedup)}: slower"
     damage = f"{percent(share, 0 if share >= 0.01 else 1)} of tokens" if share else "no token"
     return f"{speed}, {damage} changed."
@@ -108,7 +108,7 @@ def _reasons(curve: Tradeoff, point: Point) -> str:
     if point.weight == 0:
         parts.append("At weight 0 it is exact: it accepts only naive's tokens.")
     elif exact:
-        parts.append(f"At weight 0, where the same rule is exact, the speedup is {ratio(exact.arm.median)}.")
+        parts.append(f"At weight 0, which is exact, the speedup is {ratio(exact.speedup)}.")
     if (speed := point.arm.interval) and (share := point.interval("changed")):
         bounds = f"{percent(share[0])} to {percent(share[1])}"
         parts.append(f"90% intervals: {ranged(speed)} for the speedup, {bounds} for the changed tokens.")
@@ -154,7 +154,7 @@ def _rows(curves: Sequence[Tradeoff]) -> str:
 
 
 def _numbers(point: Point) -> list[str]:
-    return [ratio(point.arm.median), ranged(point.arm.interval), decimal(point.arm.mean("tokens_per_pass"))]
+    return [ratio(point.speedup), ranged(point.arm.interval), decimal(point.arm.mean("tokens_per_pass"))]
 
 
 def _damage(point: Point) -> list[str]:

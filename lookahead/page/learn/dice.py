@@ -47,8 +47,8 @@ def _throw(dark: bool, other: str, throws: float) -> Iterator[Any]:
 
     for line, histograms in follow_job(both):
         if histograms:
-            correct, second = (*histograms, None)[:2]
-            line = _compared(correct, second) if other == BLOCK else _status(correct, second, other)
+            correct, second = histograms[0], histograms[1] if len(histograms) > 1 else None
+            line = _compared(*histograms) if other == BLOCK else _status(correct, second, other)
             yield [line, plot_update(charts.dice(correct, dark, second, names))]
         else:
             yield [line, gr.skip()]

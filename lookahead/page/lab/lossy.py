@@ -124,7 +124,7 @@ def _text(prompt: str, written: Sequence[Piece]) -> str:
     """Return a text whose changed tokens have naive's token and its probability above them."""
     marked = any(piece.naive is not None for piece in written)
     body = "".join(_piece(piece) for piece in written)
-    note = f'<p class="la-status-line">{MARKED}</p>' if marked else ""
+    note = f'<p class="la-prose">{MARKED}</p>' if marked else ""
     return f'<p class="la-lossy" dir="auto"><span>{html.escape(prompt)}</span>{body}</p>{note}'
 
 

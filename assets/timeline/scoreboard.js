@@ -71,6 +71,7 @@ export class Scoreboard {
     setText(ui.match, match.text);
     setAttr(ui.match, "title", match.note || match.text);
     setAttr(ui.match, "data-match", match.kind);
+    ui.match.classList.toggle("la-changed", match.text.startsWith("changes")); // explains the mark of changed tokens
     this.#drawRatio(log, frame);
     const size = blockSize(mostPasses(log));
     const agreement = log.lanes.length > 2 ? log.end?.agreement || [] : [];

@@ -89,7 +89,8 @@ def _speedups(summary: Rows) -> Table:
             f"{ratio(total['speedup_min'])} to {ratio(total['speedup_max'])}", ratio(total["speedup_median"]),
             ranged(total["speedup_interval"]), decimal(total["tokens_per_second_median"]),
             decimal(total["mean_acceptance_length"]), percent(total["of_predicted"]), percent(total["overhead_fraction"]),
-            percent(total["identical_share"]),
+            percent(total["identical_share"])
+            + (f", {percent(total['changed_share'])} of tokens changed" if total["changed_share"] else ""),
         ])  # fmt: skip
     return head, rows
 
@@ -143,6 +144,7 @@ def _row(samples: Sequence[Sample]) -> dict[str, Any]:
         "draft_acceptance_rate": run.accepted / run.drafted if run.drafted else None,
         "acceptance_rate_per_position": list(run.acceptance.rates),
         "identical": row.identical,
+        "changed": run.changed,
         "overhead_fraction": run.overhead,
         "predicted_speedup": row.predicted,
     }
@@ -166,6 +168,7 @@ def _summary(rows: Rows, methods: Sequence[str]) -> Iterator[dict[str, Any]]:
                 "tokens_per_second_median": statistics.median(row["tokens_per_second"] for row in part),
                 "mean_acceptance_length": statistics.mean(row["mean_acceptance_length"] for row in part),
                 "identical_share": statistics.mean(row["identical"] for row in part),
+                "changed_share": statistics.mean(row["changed"] for row in part),
                 "of_predicted": _median(r["predicted_speedup"] and r["speedup"] / r["predicted_speedup"] for r in part),
                 "overhead_fraction": _median(r["overhead_fraction"] for r in part),
             }

@@ -13,8 +13,8 @@ import torch
 
 from ..core.accept import Rule
 from ..core.events import MAX_DRAFTED, Draft, Settings, whole_number
-from ..core.rules import rule_for
 from ..core.masks import Masks
+from ..core.rules import rule_for
 
 P = (0.30, 0.22, 0.16, 0.12, 0.08, 0.06, 0.04, 0.02)  # the target's distribution
 Q = (0.08, 0.34, 0.06, 0.20, 0.02, 0.16, 0.10, 0.04)  # the drafter's

@@ -7,9 +7,9 @@ import pytest
 from conftest import emitted, sampling, table_steps
 from scipy.stats import chisquare
 
-from lookahead.core.rules import rule_for
 from lookahead.core.events import ACCEPTED, Draft, Settings
 from lookahead.core.masks import Masks
+from lookahead.core.rules import rule_for
 from lookahead.core.table import TableLM
 from lookahead.drafting.grammar import FORCED
 

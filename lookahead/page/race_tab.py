@@ -198,7 +198,7 @@ def _fields(server: ServerState) -> dict[str, Any]:
         field(gr.Number, "top_k", "top-k (0: off)")
         field(gr.Number, "top_p", "top-p (1: off)", step=0.05)
         field(gr.Number, "repetition_penalty", "repetition penalty (1: off)", step=0.1)
-        field(gr.Number, "weight", "weight of a rule that changes the text", step=0.1, min_width=180)
+        field(gr.Number, "weight", "weight of the rule (0: exact)", step=0.1)
         field(gr.Textbox, "stop", "stop at", placeholder="one per line", lines=1, max_lines=4)
         field(gr.Checkbox, "chat", "as a chat message", min_width=180)
         field(gr.Dropdown, "draft", "draft model", choices=drafts, filterable=False)

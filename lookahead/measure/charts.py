@@ -326,7 +326,7 @@ def tradeoff(curves: Sequence[Tradeoff], damage: Damage, dark: bool = False) -> 
     """
     unit, factor = ("changed tokens (%)", 100) if damage == "changed" else ("log-probability lost (nats per token)", 1)
     chart = Chart(dark, unit, "speedup (times naive)")
-    if not curves:
+    if not any(curve.points for curve in curves):
         return chart.finish(NOTHING)
 
     def errors(

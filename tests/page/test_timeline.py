@@ -411,6 +411,24 @@ def test_forced_colors_keep_the_rulers(chromium):
     page.close()
 
 
+def test_a_changed_text_is_no_error_and_its_tokens_are_marked(page):
+    mount(page, "")
+    page.evaluate("""() => { const b = batch(); b.ev[0].trace = {...header, exactness: "bit-exact", settings: {...header.settings, rule: "relaxed"}};
+      const {step} = b.ev[12]; step.emitted[1] = 99; step.pieces[1] = " E";
+      step.tests = step.emitted.map((token, i) => ({row: i < 4 ? i : null, token, outcome: i < 4 ? "accepted" : "bonus", p: 0.2, q: null, draw: null, top: [],
+        change: i === 1 ? {token: 4, piece: " e", p: 0.6, lost: 1.1} : null}));
+      b.ev.at(-1).agreement[1] = {identical: null, badge: "changes the text: 1 of 8 tokens, 12%", detail: "By the rule."}; push(b); }""")
+    seek(page, 0.03)
+    assert page.inner_text(".la-match") == "changes the text"
+    seek(page, 0.08)
+    assert page.inner_text(".la-match") == "changes the text: 1 of 8 tokens, 12%"
+    assert page.inner_text(".la-ratio").endswith("faster") and page.locator(".la-different").count() == 0
+    changed = page.locator(".la-tok.la-changed")
+    assert changed.all_inner_texts() == [" E"]
+    changed.hover()
+    assert "e, p 0.600" in page.inner_text(".la-card")
+
+
 def test_texts_that_differ_are_shown_side_by_side_and_marked(page):
     mount(page, "")
     page.evaluate(

@@ -56,6 +56,8 @@ def add(server: ServerState, follow: Follow) -> list[Opening]:
         with gr.Row(elem_classes="la-do"):
             start, stop = buttons("Measure")
         status = markup()
+    empty = [{}, answer_html(NOT_MEASURED), "", plot_update(None), plot_update(None), ""]
+    follow(lambda _: empty, [curves, verdict, text, changed, lost, rows])
     outputs = [curves, newest, changed, lost, rows]
     work, inputs = with_visitor_models(server, _measure), [curves, rule, prompts, repeats]
     run_and_stop(start, stop, work, inputs, outputs, status=status, draws=True)
@@ -74,7 +76,9 @@ def _measure(
     others = {name: curve for name, curve in curves.items() if curve.spec == models.spec and name != rule}
     number = count()
 
-    def show(curve: Tradeoff) -> list[Any]:
+    def show(curve: Tradeoff) -> list[Any] | None:
+        if not curve.points:  # only naive has run
+            return None
         known = {**others, rule: curve}
         figures = [plot_update(charts.tradeoff([*known.values()], kind, dark)) for kind in ("changed", "lost")]
         return [known, str(next(number)), *figures, _rows([*known.values()])]

@@ -13,7 +13,8 @@
 every drafted token that has a probability. A published rule has constants; `looseness` scales them. At weight 0.5 the rule
 has the published constants.
 
-A correction or a bonus is the target's own token. So, as in Medusa, every pass writes at least one token that is not relaxed.
+With typical and relaxed, the last token of a pass, a correction or a bonus, is the target's own. Medusa's greedy first token is
+this token. With ensemble, a correction is the mixture's, as in transformers.
 """
 
 import math

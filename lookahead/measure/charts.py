@@ -355,7 +355,9 @@ def tradeoff(curves: Sequence[Tradeoff], damage: Damage, dark: bool = False) -> 
             marker={"symbol": symbol, "size": 11, "color": chart.ink["ink"], "line": {"width": 2}},
             hovertemplate=f"{point.rule}, exact: %{{y:.2f}}x<extra></extra>",
         )  # fmt: skip
-    chart.figure.update_xaxes(rangemode="tozero").update_layout(height=420)
+    ends = [factor * max(p.interval(damage) or [p.damage(damage)]) for curve in curves for p in curve.points]
+    most = max(ends) or factor  # the marks of exact rules are left of the first grid line
+    chart.figure.update_xaxes(range=[-0.03 * most, 1.05 * most]).update_layout(height=420)
     return _against_naive(chart)
 
 

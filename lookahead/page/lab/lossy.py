@@ -19,9 +19,9 @@ from ..running import buttons, follow_progress, run_and_stop, with_visitor_model
 
 INTRO = (
     "An exact rule accepts a drafted token only if the text stays that of naive decoding, or keeps its distribution. A "
-    "<b>lossy</b> rule accepts more: it <b>changes the text</b>. Each rule has a weight. At 0 it is exact, at 0.5 it has the "
-    "published constants, and at 1 it accepts every drafted token. Each weight runs on the same prompts, in turns with naive, "
-    f"with {K} drafted tokens per pass."
+    "<b>lossy</b> rule accepts more: it <b>changes the text</b>. Each rule has a weight. At 0 it is exact, and at 1 it accepts "
+    "every drafted token. At 0.5, typical and relaxed have their published constants. Each weight runs on the same prompts, in "
+    f"turns with naive, with {K} drafted tokens per pass."
 )
 RULES = {
     "typical: likely enough for the entropy (Medusa)": "typical",

@@ -5,11 +5,14 @@ requirements-smol.txt installs it. CI requires it; elsewhere the tests are skipp
 
 from __future__ import annotations
 
+import json
 import os
+import re
 
+import jsonschema
 import pytest
 import torch
-from conftest import emitted, finished
+from conftest import ROOT, daily, emitted, finished
 from scipy.stats import chisquare
 
 import lookahead
@@ -17,6 +20,7 @@ from lookahead.core.events import BIT_EXACT, SettingsError
 from lookahead.engine.lane import decode
 from lookahead.engine.methods import methods_for
 from lookahead.family import sources
+from lookahead.measure import prompt_files
 from lookahead.measure.scenarios import ANSWERS
 from lookahead.trace.race import race
 from lookahead.trace.trace import Trace
@@ -68,6 +72,22 @@ def test_every_method_writes_the_same_text_as_naive(smol, naive, temperature):
         if temperature and method.startswith("hf-"):
             continue  # they draw other random numbers
         assert written(smol, method, temperature) == naive[temperature], method
+
+
+def test_every_text_with_a_schema_is_valid_and_naives(smol):
+    """The 20 schemas of the bench; under CI a part of them."""
+    for question in daily(prompt_files.read(ROOT / "docs" / "schemas.jsonl"), 20):
+        schema = question.settings["schema"]
+        options = {"schema": schema, "chat": True, "max_new_tokens": 160, "details": False}
+        naive = emitted(decode(smol, question.prompt, "naive", **options))
+        text = smol.tokenizer.decode(naive, skip_special_tokens=True)
+        if isinstance(schema, dict):
+            jsonschema.validate(json.loads(text), schema)
+        else:
+            assert text in schema if isinstance(schema, list) else re.fullmatch(schema, text)
+        for method, changes in (("grammar", {}), ("hybrid", {}), ("hybrid", {"grammar": 0})):
+            steps = list(decode(smol, question.prompt, method, **options, **changes))
+            assert emitted(steps) == naive and steps[-1].satisfied, (question.id, method, changes)
 
 
 def test_a_race_separates_the_typed_prompt_from_the_template(smol):

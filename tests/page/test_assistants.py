@@ -49,7 +49,7 @@ def test_tools_change_nothing_for_others(address):
     assert sorted(offered) == ["advise", "families", "link", "methods", "race"]
     assert all(tool.description for tool in offered.values())
     race = offered["race"].inputSchema
-    assert list(race["properties"]) == ["prompt", "method", "max_new_tokens", "k", "temperature", "seed"]
+    assert list(race["properties"]) == ["prompt", "method", "max_new_tokens", "k", "temperature", "seed", "schema"]
     assert race["required"] == ["prompt"] and all("description" in field for field in race["properties"].values())
     assert call_tool(address, "choose", family="pocket")[0], "all assistants are one visitor to Gradio"
 
@@ -60,6 +60,9 @@ def test_a_race_its_advice_and_its_link(address):
     assert not failed
     written = [[token for step in lane["steps"] for token in step["emitted"]] for lane in (naive, drafted)]
     assert written[0] == written[1] and len(written[0]) == 12
+    failed, text = call_tool(address, "race", prompt=PROMPT, method="grammar", schema='["yes", "no"]')
+    steps = literal_eval(text)["lanes"][1]["steps"]
+    assert not failed and "".join(piece for step in steps for piece in step["pieces"]) in ("yes", "no")
     failed, text = call_tool(address, "advise", prompt=PROMPT, max_new_tokens=24)
     assert not failed and literal_eval(text)["sentence"].startswith(("Yes: ", "Don't: "))
     failed, text = call_tool(address, "link", prompt=PROMPT, method="draft", k="4")
@@ -74,6 +77,7 @@ def test_a_race_its_advice_and_its_link(address):
         ("race", {"prompt": ""}, "prompt is empty: type some text to continue."),
         ("race", {"prompt": PROMPT, "method": "magic"}, "method is 'magic'"),
         ("race", {"prompt": PROMPT, "max_new_tokens": 0}, "max_new_tokens is 0"),
+        ("race", {"prompt": PROMPT, "schema": "(a"}, "the regular expression is invalid: unclosed group."),
         ("link", {"prompt": PROMPT, "k": "many"}, 'give "auto" or a whole number'),
     ],
 )

@@ -183,6 +183,7 @@ REQUESTS = [
     ("POST", "/gradio_api/upload", CANARY, {}), ("POST", "/gradio_api/upload", CANARY, {"Content-Type": f"multipart/form-data; {CANARY}"}),
     *(("POST", SPEAK, body, MCP) for body in (
         rpc(CANARY), rpc("initialize"), tool(CANARY), tool("race"), tool("race", prompt=CANARY, method=CANARY), tool("race", canary=CANARY),
+        tool("race", prompt="Once", schema=f"({CANARY}"),
         tool("race", prompt={CANARY: 1}), tool("link", prompt=[CANARY]), rpc("tools/call", canary=CANARY), rpc("prompts/get", name=CANARY),
         rpc("resources/read", uri=f"file:///{CANARY}"), rpc("resources/read", uri=CANARY), json.dumps([CANARY]), json.dumps({CANARY: 1}),
     )),

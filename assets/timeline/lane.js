@@ -5,7 +5,7 @@
 import {HIDDEN, make, setText, signs} from "../page/dom.js";
 import {percent} from "../page/numbers.js";
 import {heatOf, levelOf} from "./heat.js";
-import {ghostChain, moreRows, passParts} from "./player.js";
+import {ghostChain, isForced, moreRows, passParts} from "./player.js";
 import {TokenPointer} from "./pointer.js";
 import {finish, plainName, prefill, promptOf} from "./sentences.js";
 
@@ -182,7 +182,9 @@ export class Lane {
     const {rows, more} = ghostChain(step);
     const added = rows
       .slice(this.#ghosts, count)
-      .map(row => make("span.la-tok.la-ghost", signs(step.draft.pieces[row])));
+      .map(row =>
+        make(`span.la-tok.la-ghost${isForced(step, row) ? ".la-forced" : ""}`, signs(step.draft.pieces[row])),
+      );
     if (count === rows.length && more > 0) added.push(make("span.la-tok.la-note", moreRows(more)));
     this.#run.append(...added);
     this.#ghosts = count;

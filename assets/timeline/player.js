@@ -75,9 +75,12 @@ export function ghostChain(step) {
   return {rows, more: step.draft.tokens.length - rows.length};
 }
 
+/** Whether a schema allows only this drafted token. */
+export const isForced = (step, row) => step.draft.sources?.[row] === "forced";
+
 /** A settled pass as [{kind, text, row, emitted}]: accepted tokens, rejected ones, then the target's own token. `row`
-    is the drafted row and `emitted` the index among the emitted tokens; -1 for none. `forced` is set for a token that
-    was the only one that a schema allows. */
+    is the drafted row and `emitted` the index among the emitted tokens; -1 for none. For `forced`, see
+    `isForced`. */
 export function passParts(step, naive) {
   // Without a draft the text is plain. An opaque lane records no draft; a server reports only the draft's size.
   const drafted = step.draft.tokens.length || step.drafted || step.origins.includes("accepted");
@@ -87,8 +90,8 @@ export function passParts(step, naive) {
   step.pieces.forEach((text, emitted) => {
     const accepted = step.origins[emitted] === "accepted";
     const row = accepted && emitted < step.path.length ? step.path[emitted] : -1;
-    const forced = step.draft.sources?.[row] === "forced";
-    (accepted ? parts : added).push({kind: accepted ? "accepted" : "own", forced, text, row, emitted});
+    const kind = accepted ? "accepted" : "own";
+    (accepted ? parts : added).push({kind, text, row, emitted, forced: isForced(step, row)});
   });
   const accepted = new Set(step.path);
   const unaccepted = descend(step, step.path.at(-1) ?? -1).filter(row => !accepted.has(row));

@@ -33,20 +33,19 @@ class Grammar(Protocol):
 
 
 class Mask:
-    """The tokens that may follow a text: their number, and a tensor [vocab] of the forbidden ones."""
+    """The tokens that may follow a text: `allowed` of `vocab` tokens, and a tensor [vocab] of the `forbidden` ones."""
 
     def __init__(self, bits: bytes):
-        self._bits = bits
-        self.count = int.from_bytes(bits, "little").bit_count()
+        self._bits, self.vocab = bits, 8 * len(bits)
+        self.allowed = int.from_bytes(bits, "little").bit_count()
 
     def __contains__(self, token: int) -> bool:
-        return token < 8 * len(self._bits) and bool(self._bits[token >> 3] >> (token & 7) & 1)
+        return token < self.vocab and bool(self._bits[token >> 3] >> (token & 7) & 1)
 
     @property
-    def first(self) -> int:
-        """The lowest allowed token."""
-        value = int.from_bytes(self._bits, "little")
-        return (value & -value).bit_length() - 1
+    def only(self) -> int | None:
+        """The only allowed token; None if there are several."""
+        return int.from_bytes(self._bits, "little").bit_length() - 1 if self.allowed == 1 else None
 
     @cached_property
     def forbidden(self) -> torch.Tensor:
@@ -76,12 +75,11 @@ class Masks:
 
     def next(self, text: Sequence[int]) -> tuple[int, bool] | None:
         """Return the token that must follow `text`, and whether all others are forbidden; None if nothing must follow."""
-        begin, mask, token = perf_counter(), self._after(text), None
-        certain = mask is not None and mask.count == 1
-        if mask:
-            token = mask.first if certain else self._grammar.forced(text[self._prompt :])
+        begin, mask = perf_counter(), self._after(text)
+        only = mask.only if mask else None
+        token = self._grammar.forced(text[self._prompt :]) if mask and only is None else only
         self.seconds += perf_counter() - begin
-        return None if token is None else (token, certain)
+        return None if token is None else (token, only is not None)
 
     def pruned(self, draft: Draft, context: Sequence[int]) -> Draft:
         """Return the draft without forbidden rows. Sampled rows stay, because a choice would change the distribution."""
@@ -98,7 +96,7 @@ class Masks:
         """Return whether most tokens may follow `text`, as inside a string."""
         begin, mask = perf_counter(), self._after(text)
         self.seconds += perf_counter() - begin
-        return mask is None or 2 * mask.count > len(mask.forbidden)
+        return mask is None or 2 * mask.allowed > mask.vocab
 
     def satisfied(self, text: Sequence[int]) -> bool:
         """Return whether `text` may end here."""

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 # As `json.dumps` writes, because a grammar that allows any white space forces almost no tokens.
 STYLE: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-LIMITS = LLParserLimits(verbose_errors=False)  # the default limits end compilation and each mask after about 50 ms
+# Compilation and each mask end after about 50 ms. A state has 2 kB.
+LIMITS = LLParserLimits(max_lexer_states=50_000, verbose_errors=False)
 RULES = (  # parts of llguidance's messages, and the same in plain words
     (r"Unimplemented keys: \[(.*)\]", "the keywords {} are not supported; remove them."),
     (

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Protocol
 
+from ..core.events import SettingsError
 from ..core.numbers import counted, decimal, percent, ranged, ratio
 from ..drafting import DRAFTERS
 from ..engine.external import EXTERNAL
@@ -41,6 +42,8 @@ def measure(
 
     Raises `LookaheadError` for invalid input before the first measurement.
     """
+    if others and any({**options, **q.settings}.get("schema") for q in questions):
+        raise SettingsError("schema", "set", "other engines are measured without a schema; remove it, or the engines.")
     entries = [read_entry("naive"), *(read_entry(m) for m in dict.fromkeys(methods) if m != "naive")]
     samples: list[Sample] = []
     lanes = len(questions) * sum(map(len, blocks(entries)))

@@ -130,13 +130,9 @@ def ending(record: Any, prompt: Any) -> str:
         end = count(len(prompt.tokens) + len(record.tokens))
         sentence = f" The text ends after token {end}, because the model's context is full."
     if last.satisfied is False:
-        written, most = (
-            counted(len(record.tokens), "token"),
-            "" if last.finish == "context" else " Allow more new tokens.",
-        )
-        sentence += (
-            f" The text does not match its schema yet: it ends after {written}, with {record.text[-TAIL:]!r}.{most}"
-        )
+        written, end = counted(len(record.tokens), "token"), repr(record.text[-TAIL:])
+        sentence += f" The text does not match its schema yet: it ends after {written}, with {end}."
+        sentence += " Allow more new tokens." if last.finish == "length" else ""
     return sentence
 
 

@@ -70,8 +70,9 @@ class Masks:
             mask = self._after([*context, *path])
             row = mask.forbidden[:vocab] if mask else torch.zeros(vocab, dtype=torch.bool)
             rows.append(torch.nn.functional.pad(row, (0, vocab - len(row)), value=True) if len(row) < vocab else row)
+        stacked = torch.stack(rows)
         self.seconds += perf_counter() - begin
-        return torch.stack(rows)
+        return stacked
 
     def next(self, text: Sequence[int]) -> tuple[int, bool] | None:
         """Return the token that must follow `text`, and whether all others are forbidden; None if nothing must follow."""

@@ -53,6 +53,7 @@ class Drafter(ABC):
     accepts_head: ClassVar[bool] = False  # whether a trained head may replace the draft model
     in_hybrid: ClassVar[bool] = False  # whether `hybrid` uses this strategy with its `draft_model`
     composite: ClassVar[bool] = False  # whether it has several sources, each with its own limit
+    needs_schema: ClassVar[bool] = False  # whether it drafts nothing without a schema
     candidate: ClassVar[bool] = True  # whether `decide` measures it by default
     technique: ClassVar[str | None] = None  # technique of other engines to compare with in the bench
     expected_tokens: ClassVar[float] = EXPECTED_TOKENS  # initial estimate of tokens per pass

@@ -20,6 +20,7 @@ class Grammar(Drafter):
 
     name = "grammar"
     summary = "drafts the tokens that a schema forces"
+    needs_schema = True
     candidate = False
 
     @classmethod

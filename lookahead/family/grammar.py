@@ -41,8 +41,8 @@ RULES = (  # parts of llguidance's messages, and the same in plain words
 )
 
 
-class Grammar:
-    """One lane's matcher. It follows the text, and is rolled back to the tokens that two texts share."""
+class Matcher:
+    """A schema for one text (`core.masks.Grammar`). It follows the text, and is rolled back to the tokens that two texts share."""
 
     def __init__(self, matcher: LLMatcher, vocabulary: LLTokenizer, schema: str):
         self._matcher, self._vocabulary, self._schema = matcher, vocabulary, schema
@@ -85,8 +85,8 @@ class Grammar:
             raise SettingsError("schema", self._schema, f"after {counted(len(self._read), 'token')}: {hint}")
 
 
-def compiled(text: str, tokenizer: PreTrainedTokenizerBase, vocab: int, eos: frozenset[int]) -> Grammar:
-    """Return the grammar of a schema for a new text of a model. Raises `SettingsError` for an invalid schema."""
+def compiled(text: str, tokenizer: PreTrainedTokenizerBase, vocab: int, eos: frozenset[int]) -> Matcher:
+    """Return a schema for a new text of a model. Raises `SettingsError` for an invalid schema."""
     if not eos:
         raise SettingsError("schema", text, "this model has no token that ends a text; choose another model.")
     vocabulary = _vocabulary(tokenizer, vocab, eos)
@@ -99,7 +99,7 @@ def compiled(text: str, tokenizer: PreTrainedTokenizerBase, vocab: int, eos: fro
     trial.try_consume_tokens(trial.compute_ff_tokens()[:1])
     if error := matcher.get_error() or trial.get_error():
         raise SettingsError("schema", text, in_plain_words(error))
-    return Grammar(matcher, vocabulary, text)
+    return Matcher(matcher, vocabulary, text)
 
 
 def _source(schema: Schema) -> str:

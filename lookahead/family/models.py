@@ -84,7 +84,7 @@ class Models:
         kind = self.costs_kind(costs)
         return self.typical.costs if self.typical and kind == "typical" else self.costs
 
-    def grammar(self, schema: str) -> grammar.Grammar:
+    def grammar(self, schema: str) -> grammar.Matcher:
         """Return a schema for a new text. Raises `SettingsError` if it is invalid."""
         return grammar.compiled(schema, self.tokenizer, self.target.vocab, self.eos)
 

@@ -56,7 +56,9 @@ def bench(arguments: Namespace, external_engines: Callable[..., list[method_benc
     name = "bench" if arguments.models == DEFAULT_FAMILY else f"bench {arguments.models}"
     _check_update(arguments, name)
     models = _load(arguments)
-    methods = [*(chosen or methods_for(models)), *extra]
+    has_schema = "schema" in options or any("schema" in question.settings for question in prompts)
+    all_methods = [m for m in methods_for(models) if has_schema or not getattr(method_class(m), "needs_schema", False)]
+    methods = [*(chosen or all_methods), *extra]
     with TemporaryDirectory() as folder:
         others = external_engines(models, arguments.vllm, arguments.llama_server, Path(folder))
         running = method_bench.measure(models, methods, prompts, repeat=arguments.repeat, others=others, **options)

@@ -4,11 +4,11 @@ from typing import Any
 
 from ..core.events import BIT_EXACT
 from ..core.numbers import count, counted, decimal, percent, ratio, seconds, significant
+from ..drafting import DRAFTERS
 from . import agreement as agreements
 from .agreement import Outcome
 from .results import Badge, Statistics, Trust, Verdict
 
-GRAMMAR = "grammar"  # the method that needs a schema
 MIN_S = 1e-9  # seconds: the shortest time that a clock measures
 MIN_PASSES = 8  # naive passes needed to judge whether the clock is steady
 TAIL = 24  # characters of the end of a text in a sentence
@@ -165,8 +165,8 @@ def _of_drafts(record: Any, naive: Any, stats: Statistics, cost: float, auto: bo
         facts += f", and masks {percent(stats.mask_fraction)}"
     if stats.num_draft_tokens == 0:
         why = "auto found no draft worth its cost here" if auto else "nothing was drafted"
-        if record.method == GRAMMAR and stats.mask_fraction is None:
-            why, auto = f"{GRAMMAR} drafts the tokens that a schema forces, and no schema was set", False
+        if getattr(DRAFTERS.get(record.method), "needs_schema", False) and stats.mask_fraction is None:
+            why, auto = f"{record.method} needs a schema, and none was set", False
         hint = " Set a numeric draft length to force drafting." if auto else ""
         sentence = f"{ratio(gain)}: {why}, so every pass wrote one token, as in naive decoding.{hint}"
     elif gain >= 1:

@@ -7,7 +7,18 @@ import {Feed} from "./feed.js";
 import * as home from "./home.js";
 import {listen} from "./keyboard.js";
 import {Lane} from "./lane.js";
-import {createLog, differenceOf, duration, EPSILON, isCode, isDone, isOneText, OTHER_TEXT, secondsOf, tokensOf} from "./log.js";
+import {
+  createLog,
+  differenceOf,
+  duration,
+  EPSILON,
+  isCode,
+  isDone,
+  isOneText,
+  OTHER_TEXT,
+  secondsOf,
+  tokensOf,
+} from "./log.js";
 import {measuredOf} from "./measured.js";
 import {frameAt} from "./player.js";
 import {Playhead} from "./playhead.js";

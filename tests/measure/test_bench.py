@@ -108,3 +108,9 @@ def test_a_report_becomes_tables(models):
     assert 0.2 < rows["draft"]["predicted_speedup"] < 10
     assert rows["hf-assisted:attention=sdpa,k=3"]["predicted_speedup"] is None
     assert rows["hf-assisted:attention=sdpa,k=3"]["overhead_fraction"] is None
+
+
+def test_other_engines_are_refused_with_a_schema():
+    question = timing.Question("a", "b", "Is it?", False, {"schema": ["yes", "no"]})
+    with pytest.raises(LookaheadError, match="other engines are measured without a schema"):
+        next(measure(None, ["draft"], [question], others=[object()]))

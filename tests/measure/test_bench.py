@@ -113,4 +113,4 @@ def test_a_report_becomes_tables(models):
 def test_other_engines_are_refused_with_a_schema():
     question = timing.Question("a", "b", "Is it?", False, {"schema": ["yes", "no"]})
     with pytest.raises(LookaheadError, match="other engines are measured without a schema"):
-        next(measure(None, ["draft"], [question], others=[object()]))
+        next(bench.measure(None, ["draft"], [question], others=[object()]))

@@ -206,7 +206,7 @@ def test_the_reason_if_the_fastest_is_not_in_use():
     verdict = comparison(used(replace(BF2, pass_s=(0.02, 0.03))), F2).verdict()
     assert "float32 with 2 threads (5.00" in verdict and "LOOKAHEAD_DTYPE" in verdict
     verdict = comparison(used(BF2), combination("bfloat16", 1, 2, 3)).verdict()
-    assert "OMP_NUM_THREADS=1" in verdict
+    assert "LOOKAHEAD_THREADS=1" in verdict
     gpu = [replace(c, threads=None) for c in (used(BF2), combination("float32", 2, 1, 2))]
     assert "float32 (1.00" in comparison(*gpu).verdict() and "On a GPU" in comparison(*gpu).verdict()
 

@@ -26,7 +26,7 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("kind", daily(KINDS, 6))
+@pytest.mark.parametrize("kind", daily(KINDS))
 def test_every_method_writes_the_text_of_generate_or_the_architecture_is_refused(kind):
     result = outcome(kind)
     if result is None:  # no tiny model

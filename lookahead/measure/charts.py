@@ -343,7 +343,7 @@ def tradeoff(curves: Sequence[Tradeoff], damage: Damage, dark: bool = False) -> 
         chart.line(
             [factor * p.damage(damage) for p in points], [p.speedup for p in points], f"{curve.rule}, changes the text", color,
             DASHES[number], mode="lines+markers+text", marker={"symbol": SYMBOLS[number], "size": 8},
-            text=[f"{p.weight:g}" if p.weight in LABELED else "" for p in points], textposition="top left",
+            text=[f"{p.weight:g}" if p.weight in LABELED else "" for p in points], textposition="top right",
             textfont={"color": chart.ink["quiet"], "size": 12}, customdata=[p.weight for p in points],
             error_x=errors(((p.interval(damage), p.damage(damage)) for p in points), color, factor),
             error_y=errors(((p.arm.interval, p.speedup) for p in points), color),

@@ -74,7 +74,9 @@ def test_batches_are_measured_here(visit):
     section.locator(".js-plotly-plot .xtick", has_text="64").wait_for()
     section.get_by_role("button", name="Measure").click()
     section.locator("tbody tr").nth(1).wait_for(timeout=180_000)
-    section.get_by_role("button", name="Stop", disabled=False).click()  # the measurements of larger batches take most of the time
+    section.get_by_role(
+        "button", name="Stop", disabled=False
+    ).click()  # the measurements of larger batches take most of the time
     expect(section.locator(".la-status-line").first).to_contain_text("Stopped. The results so far are shown.")
     cells = [row.locator("td").all_inner_texts() for row in section.locator("tbody tr").all()]
     assert [row[0] for row in cells[:2]] == ["1", "2"] and {row[-1] for row in cells} == {"yes"}

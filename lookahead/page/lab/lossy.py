@@ -34,7 +34,8 @@ SPACE = "␣"
 SPEED = ("speedup", "90% interval", "tokens per pass")
 DAMAGE = ("changed tokens", "90% interval", "nats lost per token")
 EXACT = (
-    f"Exact rules: naive's text at temperature 0 (greedy), its text or its distribution at temperature {TEMPERATURE:g}"
+    f"Exact rules: naive's text at temperature 0 (greedy), its text or its distribution at temperature {TEMPERATURE:g}, "
+    "with one seed per prompt"
 )
 
 

@@ -4,7 +4,7 @@ The calling thread divides a job into units, for example blocks of outputs. It c
 compute the others. The bits of a unit do not depend on the thread, so the number of threads changes only the time.
 
 Helpers run in compiled code, without the interpreter's lock. The team's memory has one job at a time. A job is published
-by its ticket, which counts jobs in its upper half and units that no thread has taken in its lower half. A thread takes
+by its ticket: the number of the job, its number of threads, and the number of units that no thread has taken. A thread takes
 several units in one atomic exchange. The shares get smaller, so all threads end at about the same time. A helper without
 work polls the ticket for about a millisecond, which is longer than the time between two passes. Then it sleeps until it
 can read a byte from its pipe.
@@ -30,10 +30,12 @@ write = types.ExternalFunction("write", types.intp(types.int32, INTEGER, types.u
 WORD = ir.IntType(64)
 MAX_THREADS = 64
 # The team's memory, in bytes. Words that different threads write are in different cache lines. `THREADS` is set for the
-# process, `COUNT` for the current job. From `ASLEEP` on, each helper has a line: 1 if it sleeps, and the file that wakes it.
+# process. From `ASLEEP` on, each helper has a line: 1 if it sleeps, and the file that wakes it.
 LINE = 64
-TICKET, DONE, BUSY, THREADS, COUNT, FUNCTION, JOB, ASLEEP = (LINE * i for i in range(8))
-UNITS = 1 << 32
+TICKET, DONE, BUSY, THREADS, FUNCTION, JOB, ASLEEP = (LINE * i for i in range(7))
+# Bits of a ticket: below `COUNT_BIT` units, below `JOB_BIT` threads. A thread without memory in a job must not take its units, so
+# the number of threads changes together with the units.
+COUNT_BIT, JOB_BIT = 24, 32
 POLLS, SLEEP_US = 20_000, 50  # polls without work until a thread sleeps
 
 
@@ -125,28 +127,27 @@ def share(team, count, function, job, units, large):
     if not large or count == 1 or not exchange(team + BUSY, 0, 1):
         call(function, (job, np.int64(0), np.int64(0), units))
         return
-    store(team + COUNT, count)
     store(team + FUNCTION, function)
     store(team + JOB, job)
     store(team + DONE, 0)
-    store(team + TICKET, load(team + TICKET) + UNITS + units)
+    store(team + TICKET, (((load(team + TICKET) >> JOB_BIT) + 1) << JOB_BIT) + (count << COUNT_BIT) + units)
     for helper in range(1, count):
         line = team + ASLEEP + LINE * helper
         if exchange(line, 1, 0) and POSIX:
             write(np.int32(load(line + 8)), team, np.uintp(1))
-    _take_units(team, np.int64(0), count)
+    _take_units(team, np.int64(0))
     wait(team + DONE, units)
     store(team + BUSY, 0)
 
 
 @njit(error_model="numpy")
-def _take_units(team, thread, count):
-    """Compute units of the current job until none is left. Return whether there was one."""
+def _take_units(team, thread):
+    """Compute units of the current job until none is left. Return whether this thread computed one."""
     took = False
     while True:
         ticket = load(team + TICKET)
-        left = ticket & (UNITS - 1)
-        if left == 0:
+        left, count = ticket & ((1 << COUNT_BIT) - 1), (ticket >> COUNT_BIT) & ((1 << (JOB_BIT - COUNT_BIT)) - 1)
+        if left == 0 or thread >= count:
             return took
         share = max(left // (count + 1), 1)
         if exchange(team + TICKET, ticket, ticket - share):
@@ -161,8 +162,7 @@ def _help(team, thread, pipe):
     """Compute units of all jobs. Does not return. `pipe` is the file from which a byte wakes this helper."""
     polls, line = 0, team + ASLEEP + LINE * thread
     while True:
-        count = load(team + COUNT)
-        if thread < count and _take_units(team, thread, count):
+        if _take_units(team, thread):
             polls = 0
         polls += 1
         pause()

@@ -17,6 +17,7 @@ from lookahead.kernels.compiling import kernel
 from lookahead.kernels.vectors import integers_at
 from lookahead.model.lm import CachedLM
 
+PATIENT_S = 30  # the machine may be busy
 UNITS, LONG = 200, 3_000  # units of a job, and steps of each, so that helpers have the time to take some
 
 
@@ -63,13 +64,26 @@ def test_every_unit_is_computed_once(run, threads):
         assert (run(threads, units)[0] == 1).all(), units
 
 
+def test_a_thread_takes_no_unit_of_a_job_with_fewer_threads(run):
+    """It has no memory for it."""
+    for _ in range(300):
+        for threads in (5, 2, 3):
+            assert run(threads)[1].max() < threads
+
+
 def test_helpers_work_and_wake_up_after_they_have_slept(run):
     def helped():
-        return any((run(2)[1] == 1).any() for _ in range(200))
+        return any((run(2)[1] == 1).any() for _ in range(2000))
+
+    def asleep():
+        return kernels.TEAM._memory[(team.ASLEEP + team.LINE) // 8] == 1
 
     assert helped()
-    time.sleep(0.3)  # far longer than a helper polls
-    assert (kernels.TEAM._memory[(team.ASLEEP + team.LINE) // 8], helped()) == (1, True)
+    stop = time.monotonic() + PATIENT_S
+    while not asleep() and time.monotonic() < stop:
+        time.sleep(0.01)
+    assert asleep()
+    assert helped()
 
 
 def test_threads_that_compute_at_the_same_time_do_not_disturb_each_other(run):

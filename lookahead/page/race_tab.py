@@ -204,7 +204,7 @@ def _fields(server: ServerState) -> dict[str, Any]:
         field(gr.Dropdown, "draft", "draft model", choices=drafts, filterable=False)
     with gr.Row():
         field(
-            gr.Textbox, "schema", "schema of the text", placeholder='JSON schema, regular expression, or ["yes", "no"]',
+            gr.Textbox, "schema", "schema of the text", placeholder="JSON schema, choices or regex",
             lines=1, max_lines=8, min_width=240, scale=3,
         )  # fmt: skip
         field(gr.Textbox, "options", "options of the methods", placeholder="window=5 ngram=3", min_width=180)

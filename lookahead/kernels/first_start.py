@@ -1,7 +1,7 @@
 """Compile all functions at the first start on a processor, in several processes.
 
 numba compiles one function at a time per process, and stores its code on disk. So further processes compile other
-functions meanwhile, and this process then reads their code. A file in the cache marks that all are compiled.
+functions at the same time, and this process then reads their code. A file in the cache marks complete compilation.
 """
 
 import os

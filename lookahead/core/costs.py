@@ -15,18 +15,23 @@ from . import theory
 from .events import ACCEPTED
 from .tree import branch_count, depths
 
+SHORT_TEXT = 64  # cached tokens after which passes are timed
+
 
 @dataclass(frozen=True, slots=True)
 class CostCurve:
-    """Seconds of one model's pass by row count, in rising order. `branching_s` is the extra time of a tree.
+    """Seconds of one model's pass by row count, in rising order, after `SHORT_TEXT` tokens.
 
-    `experts` are the distinct experts of a mixture that a pass activates, per layer on average; empty without experts.
+    `branching_s` is the extra time of a tree. `experts` are the distinct experts of a mixture that a pass activates, per layer
+    on average; empty without experts. `context_s` are the extra seconds per further cached token, by row count; empty if they
+    were not measured.
     """
 
     rows: tuple[int, ...]
     seconds: tuple[float, ...]
     branching_s: float = 0.0
     experts: tuple[float, ...] = ()
+    context_s: tuple[float, ...] = ()
 
     def pass_s(self, rows: int, branches: int = 1) -> float:
         """Return the seconds of one pass, by linear interpolation and extrapolation."""
@@ -38,7 +43,15 @@ class CostCurve:
 
     def scaled(self, by: float) -> CostCurve:
         """Return the costs of a machine that takes `by` times as long."""
-        return replace(self, seconds=tuple(by * s for s in self.seconds), branching_s=by * self.branching_s)
+        seconds, context_s = (tuple(by * s for s in part) for part in (self.seconds, self.context_s))
+        return replace(self, seconds=seconds, branching_s=by * self.branching_s, context_s=context_s)
+
+    def at(self, cached: int) -> CostCurve:
+        """Return the costs of passes after `cached` tokens."""
+        if not self.context_s or cached <= SHORT_TEXT:
+            return self
+        pairs = zip(self.seconds, self.context_s, strict=True)
+        return replace(self, seconds=tuple(s + (cached - SHORT_TEXT) * per_token_s for s, per_token_s in pairs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +83,10 @@ class DrafterCosts:
     def scaled(self, by: float) -> DrafterCosts:
         cold_s = tuple(by * s for s in self.cold_s)
         return DrafterCosts(self.curve.scaled(by), by * self.choose_s, cold_s, by * self.return_s)
+
+    def at(self, cached: int) -> DrafterCosts:
+        """Return the costs of drafts after `cached` tokens."""
+        return replace(self, curve=self.curve.at(cached))
 
 
 FREE = DrafterCosts(CostCurve((1,), (0.0,)))
@@ -112,7 +129,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class PricedRun:
-    """The expected seconds of a run: of all target passes, of all drafting, and of one pass without a draft."""
+    """The expected seconds of a run: of all target passes, of all drafting, and of a pass without a draft, on average."""
 
     tokens: int
     naive_s: float
@@ -141,6 +158,10 @@ class PassCosts:
     def scaled(self, by: float) -> PassCosts:
         return PassCosts(self.target.scaled(by), {name: costs.scaled(by) for name, costs in self.drafters.items()})
 
+    def at(self, cached: int) -> PassCosts:
+        """Return the costs after `cached` tokens."""
+        return PassCosts(self.target.at(cached), {name: costs.at(cached) for name, costs in self.drafters.items()})
+
     def predict(
         self,
         acceptance: float,
@@ -168,17 +189,21 @@ class PassCosts:
         verify_s = (1 - branching) * self.pass_s(rows) + branching * self.pass_s(rows, 2)
         return Prediction(tokens, rows, self.pass_s(1), verify_s, draft_s, switch_s, share)
 
-    def price_passes(self, steps: Iterable[Any], draft: str | None, level_rows: Mapping[str, int]) -> PricedRun:
-        """Compute the expected time of a run's passes (`Step`s or their records, without prefill).
+    def price_passes(
+        self, steps: Iterable[Any], draft: str | None, level_rows: Mapping[str, int], prompt: int = 0
+    ) -> PricedRun:
+        """Compute the expected time of a run's passes (`Step`s or their records, without prefill) after `prompt` tokens.
 
         `draft` names the draft model. `level_rows` has the rows of its passes by source (`drafting.level_rows`); other
         sources take no time. If the draft model's costs are unknown, the measured drafting time is used.
         """
-        tokens, verify_s, draft_s, costs = 0, 0.0, 0.0, self.drafters.get(draft or "")
+        tokens, naive_s, verify_s, draft_s = 0, 0.0, 0.0, 0.0
         unread = 1  # tokens that are not in the draft model's cache
         for step in steps:
-            parents, accepted = step.draft.parents, step.origins.count(ACCEPTED)
-            verify_s += self.pass_s(1 + len(parents), branch_count(parents))
+            parents, accepted, now = step.draft.parents, step.origins.count(ACCEPTED), self.at(prompt + tokens)
+            costs = now.drafters.get(draft or "")
+            naive_s += len(step.emitted) * now.pass_s(1)
+            verify_s += now.pass_s(1 + len(parents), branch_count(parents))
             if parents and (rows := level_rows.get(step.draft.sources[0])):
                 levels = max(depths(parents))
                 if costs is None:
@@ -191,4 +216,4 @@ class PassCosts:
                 unread = -min(accepted, levels - 1)  # accepted tokens that are already in its cache
             unread += len(step.emitted)
             tokens += len(step.emitted)
-        return PricedRun(tokens, self.pass_s(1), verify_s, draft_s)
+        return PricedRun(tokens, naive_s / tokens if tokens else self.pass_s(1), verify_s, draft_s)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..family.models import Models
 
 MAX_AUTO = 63  # most tokens per draft of `auto`: with the root, a pass has at most 64 rows
+CONTEXT_STEP = 128  # tokens after which `auto` uses the costs of passes after a longer text
 
 
 def split_options(options: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
@@ -104,7 +105,9 @@ class Lane:
     def steps(self, others: list[Request] | None = None, on_prefill: PrefillProgress | None = None) -> Iterator[Step]:
         """Run the lane; the generator may be closed at any step. `others` are the requests of a race that share a prompt."""
         if self.reports_drafts:
-            request, others = self.request(cache(self.costs.pass_s)), [] if others is None else others
+            pass_s = cache(lambda step: cache(self.costs.at(step * CONTEXT_STEP).pass_s))
+            request = self.request(lambda rows, branches: pass_s(len(request.context) // CONTEXT_STEP)(rows, branches))
+            others = [] if others is None else others
             others.append(request)
             return loop(request, others, on_prefill)
         self.models.use_threads()
@@ -118,7 +121,7 @@ class Lane:
         target = self._target = self._fresh_target()
         if self.keeps_states:
             self.draft.follow(target)
-        costs = self.costs.drafters.get(self.options.get("draft", ""))
+        costs = self.costs.at(len(self.prompt)).drafters.get(self.options.get("draft", ""))
         resources = Resources(self._rule, self.draft, self.costs.pass_s, costs and costs.scaled(1 / drafting))
         drafter, k = self._cls(resources, self._method_options), self.settings.k
         policy = AdaptiveLength(pass_s, MAX_AUTO, drafter.sources()) if k == "auto" else FixedLength(int(k))

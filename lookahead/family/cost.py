@@ -13,11 +13,12 @@ from functools import partial
 from itertools import accumulate
 from time import perf_counter
 
-from ..core.costs import CostCurve, DrafterCosts, PassCosts
+from ..core.costs import SHORT_TEXT, CostCurve, DrafterCosts, PassCosts
 from ..core.events import Settings
-from ..core.lm import DraftRequest, draft_tokens
+from ..core.lm import PREFILL_ROWS, DraftRequest, draft_tokens
 from ..core.policy import StopRule
 from ..core.rules import rule_for
+from ..core.theory import interpolate
 from ..model.heads.head import CachedHead, Head
 from ..model.lm import CachedLM
 from ..model.translated import TranslatedLM
@@ -27,7 +28,8 @@ LEVEL_ROWS = (1, 3, 9)  # rows per level of the timed trees
 LEVELS = 4  # levels of the deeper timed trees
 SMALL_ROWS = 33  # passes of more rows enlarge the cache's buffers, so they are timed after the others
 BRANCHING_ROWS = 9  # rows of the passes that measure the cost of branching
-CONTEXT = 64  # cached tokens before a timed pass
+LONG_TEXT = 1024  # cached tokens before the passes that measure the cost of keys and values
+LONG_ROWS = (1, 9, 33)  # rows of these passes
 LENGTHS = (32, 160, 300)  # cached tokens before the passes of `warm`
 CATCH_UP_ROWS = (1, 2, 4, 8, 16, 32, 64)  # row counts with which a drafter reads the newest text
 REPEATS, MIN_REPEATS = 7, 2
@@ -47,10 +49,10 @@ def drift(lm: CachedLM, curve: CostCurve) -> float | None:
     """Return the current time of passes relative to a curve, None if the curve changed its shape. Leaves `lm` empty."""
     rows = curve.rows[min(4, len(curve.rows) - 1)]
     several = _with_replay(lm, rows)
-    tokens = sample(lm.vocab, CONTEXT + several)
+    tokens = sample(lm.vocab, SHORT_TEXT + several)
     lm.reset()
-    lm.extend(tokens[: min(CONTEXT, lm.context_length - several)])
-    passes = [partial(lm.forward, tokens[CONTEXT : CONTEXT + n]) for n in (1, several)]
+    lm.extend(tokens[: min(SHORT_TEXT, lm.context_length - several)])
+    passes = [partial(lm.forward, tokens[SHORT_TEXT : SHORT_TEXT + n]) for n in (1, several)]
     _, one_s, several_s = interleaved([partial(settle, lm), *passes], REPEATS)
     lm.reset()
     single, multiple = one_s / curve.pass_s(1), several_s / curve.pass_s(rows)
@@ -93,19 +95,19 @@ def measure(lm: CachedLM) -> CostCurve:
 
     For a slow model, only passes of at most `SMALL_ROWS` rows are timed.
     """
-    tokens = sample(lm.vocab, CONTEXT + max(ROWS))
-    sizes = [n for n in ROWS if CONTEXT + n <= lm.context_length] or [1]
+    tokens = sample(lm.vocab, SHORT_TEXT + max(ROWS))
+    sizes = [n for n in ROWS if SHORT_TEXT + n <= lm.context_length] or [1]
     lm.reset()
-    lm.extend(tokens[: min(CONTEXT, lm.context_length - max(sizes))])
+    lm.extend(tokens[: min(SHORT_TEXT, lm.context_length - max(sizes))])
 
     def forward(n: int) -> Callable[[], object]:
-        return partial(lm.forward, tokens[CONTEXT : CONTEXT + n])
+        return partial(lm.forward, tokens[SHORT_TEXT : SHORT_TEXT + n])
 
     small = [n for n in sizes if n <= SMALL_ROWS]
     slow = MIN_REPEATS * len(small) * _timed(forward(small[-1])) > SLOW_S
     large = [] if slow else [n for n in sizes if n > SMALL_ROWS]
     branching = min(BRANCHING_ROWS, max(small + large))
-    branched = tokens[CONTEXT : CONTEXT + branching]
+    branched = tokens[SHORT_TEXT : SHORT_TEXT + branching]
     _, *small_s = interleaved([partial(settle, lm), *map(forward, small)], REPEATS, most_s=REPEATS_S)
     # The first pass of a shape is slower than the next one. The difference is larger than the cost of branching.
     chain, tree = forward(branching), partial(lm.forward, branched, _branching(branching))
@@ -117,7 +119,35 @@ def measure(lm: CachedLM) -> CostCurve:
         seconds = undisturbed(seconds)
     curve = CostCurve((*small, *large), seconds)
     seconds = tuple(curve.pass_s(_with_replay(lm, rows)) for rows in curve.rows)
-    return CostCurve(curve.rows, seconds, max(0.0, branched_s - chain_s), experts)
+    per_token_s = () if slow else _context_s(lm, curve.rows)
+    return CostCurve(curve.rows, seconds, max(0.0, branched_s - chain_s), experts, per_token_s)
+
+
+def _context_s(lm: CachedLM, rows: Sequence[int]) -> tuple[float, ...]:
+    """Return the seconds that a further cached token adds to a pass of each row count. Leaves `lm` empty.
+
+    Returns nothing if the model accepts no long text, or if reading one takes too long. Passes after a short and a long text
+    alternate, so that a change of the machine's speed affects both.
+    """
+    most, sizes = min(LONG_TEXT, lm.context_length - max(LONG_ROWS)), [n for n in LONG_ROWS if n <= rows[-1]]
+    if most < 2 * SHORT_TEXT:
+        return ()
+    tokens, long = sample(lm.vocab, most + max(LONG_ROWS)), lm.fresh()
+    lm.reset()
+    lm.extend(tokens[:SHORT_TEXT])
+    stop = perf_counter() + SLOW_S
+    for start in range(0, most, PREFILL_ROWS):
+        long.extend(tokens[start : min(start + PREFILL_ROWS, most)])
+        if perf_counter() > stop:
+            break
+    passes = [partial(model.forward, tokens[-n:]) for n in sizes for model in (lm, long)]
+    seconds = interleaved(passes, REPEATS, most_s=REPEATS_S)
+    added = len(long.tokens) - SHORT_TEXT
+    lm.reset()
+    per_token_s = [
+        max(0.0, (long_s - short_s) / added) for short_s, long_s in zip(seconds[::2], seconds[1::2], strict=True)
+    ]
+    return tuple(interpolate(sizes, per_token_s, n) for n in rows)
 
 
 def sample(vocab: int, count: int) -> list[int]:
@@ -174,14 +204,17 @@ def measure_drafter(drafter: CachedLM | TranslatedLM | Head, target: CachedLM, t
     `target_curve` was measured.
     """
     lm, target = _fresh(drafter, target)
-    text = sample(min(lm.vocab, target.vocab), min(CONTEXT + 1, lm.context_length - LEVELS, target.context_length))
+    text = sample(min(lm.vocab, target.vocab), min(SHORT_TEXT + 1, lm.context_length - LEVELS, target.context_length))
     target.reset()
     target.extend(text[1:])
     if (levels := _level_s(lm, text)) is None:
         lm.extend(lm.sync(text))
         passes = [lambda n=n: lm.forward(text[:n], [-1] * n) for n in LEVEL_ROWS]
         levels = interleaved(passes, REPEATS, most_s=REPEATS_S)
-    return _in_race(CostCurve(LEVEL_ROWS, tuple(levels)), lm, target, target_curve)
+    # A head attends in one or two layers, so it needs little time for a long text.
+    per_token_s = _context_s(lm, LEVEL_ROWS) if isinstance(lm, CachedLM) else ()
+    curve = CostCurve(LEVEL_ROWS, tuple(levels), context_s=per_token_s)
+    return _in_race(curve, lm, target, target_curve)
 
 
 def _fresh(
@@ -218,7 +251,7 @@ def _in_race(
 ) -> DrafterCosts:
     """Return the costs of a drafter between passes of the target. `curve` has the costs of the drafter's passes alone."""
     rule = rule_for(Settings())
-    cached = min(CONTEXT - 2, lm.context_length - DRAFTED - 1, target.context_length - DRAFTED)
+    cached = min(SHORT_TEXT - 2, lm.context_length - DRAFTED - 1, target.context_length - DRAFTED)
     prompt = sample(lm.vocab, cached)
     longest = min(DRAFTED, lm.longest)
     drafts_s, verify_s, return_s = {1: [], longest: []}, [], []

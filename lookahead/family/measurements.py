@@ -21,7 +21,7 @@ from ..core.costs import CostCurve, PassCosts
 from .exactness import Exactness
 from .threads import MAX_THREADS, TORCH_THREADS, requested
 
-VERSION = 11
+VERSION = 12
 VARIABLE = "LOOKAHEAD_CACHE"
 # Prefixes of environment variables that limit a library's instruction set.
 CAPS = ("ONEDNN_MAX_CPU", "DNNL_MAX_CPU", "ATEN_CPU", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR", "NUMBA_CPU")
@@ -46,6 +46,7 @@ def _rising(curve: CostCurve) -> bool:
     rows, seconds = curve.rows, curve.seconds
     is_rising = 0 < len(rows) == len(seconds) and rows[0] >= 1 and [*rows] == sorted({*rows})
     is_rising &= len(curve.experts) in (0, len(rows)) and all(0 < number < MAX_EXPERTS for number in curve.experts)
+    is_rising &= len(curve.context_s) in (0, len(rows)) and all(0 <= s < MAX_S for s in curve.context_s)
     return is_rising and all(0 < s < MAX_S for s in seconds)
 
 

@@ -229,6 +229,11 @@ class PassParts:
         return self.pass_s / self.limit_s
 
     @property
+    def attention_share(self) -> float | None:
+        """The share of the pass that reads keys and values; None if parts are not timed."""
+        return None if self.attention_s is None else min(1.0, self.attention_s / self.pass_s)
+
+    @property
     def sentence(self) -> str:
         share, reached = self.limit_s / self.pass_s, speed(self.weight_bytes / self.pass_s)
         rate = (
@@ -257,14 +262,14 @@ def time_parts(models: Models, repeats: int = REPEATS) -> Iterator[Progress]:
     done: tuple[PassParts, ...] = ()
     for role, lm in lms.items():
         yield Progress(len(done), len(lms), role, done)
-        done = (*done, _parts_of(role, lm.fresh(), repeats))
+        done = (*done, parts_of(role, lm.fresh(), repeats))
     yield Progress(len(lms), len(lms), "done", done)
 
 
 @torch.inference_mode()
-def _parts_of(role: str, lm: CachedLM, repeats: int) -> PassParts:
-    """Measure a model whose cache is empty. The result has the fastest repetition of each part."""
-    cached = min(CACHED + 1, lm.context_length - 1)
+def parts_of(role: str, lm: CachedLM, repeats: int, cached: int = CACHED + 1) -> PassParts:
+    """Measure a model whose cache is empty, after `cached` tokens. The result has the fastest repetition of each part."""
+    cached = min(cached, lm.context_length - 1)
     lm.extend([1] * cached)
     stream = torch.ones(max(1, lm.passes.read_bytes // 4), device=lm.device)
 

@@ -26,11 +26,11 @@ BLOCK = 3  # methods that share a naive run
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A prompt for measurements, with `settings` that replace those of the run."""
+    """A prompt (text or ids) for measurements, with `settings` that replace those of the run."""
 
     id: str
     category: str
-    prompt: str
+    prompt: str | list[int]
     chat: bool
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -130,7 +130,7 @@ def time_lane(lane: Lane) -> Timing:
     prefill_s = lane.forward_seconds()
     start = perf_counter()
     steps = list(prefilled)
-    total_s, rows = perf_counter() - start, level_rows(lane.options)
+    total_s, rows, prompt = perf_counter() - start, level_rows(lane.options), len(lane.prompt)
     return Timing(
         tokens=tuple(token for step in steps for token in step.emitted),
         seconds=total_s,
@@ -141,7 +141,7 @@ def time_lane(lane: Lane) -> Timing:
         verify_s=sum(step.verify_s for step in steps),
         propose_s=sum(step.propose_s for step in steps),
         overhead=1 - (lane.forward_seconds() - prefill_s) / total_s if lane.reports_drafts else None,
-        predicted=costs.price_passes(steps, lane.options.get("draft"), rows) if lane.reports_drafts else None,
+        predicted=costs.price_passes(steps, lane.options.get("draft"), rows, prompt) if lane.reports_drafts else None,
         acceptance=Acceptance.from_steps(steps),
         depth=sum(max(depths(step.draft.parents[: step.draft.tested]), default=0) for step in steps),
         changes=tuple(test.change for step in steps for test in step.tests if test.outcome != REJECTED),

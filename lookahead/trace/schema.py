@@ -149,13 +149,15 @@ class CurveRecord(Record):
     seconds: Annotated[list[Seconds], Field(min_length=1, max_length=64, fail_fast=True)]
     branching_s: Seconds | None = None  # traces from before November 2026 lack it
     experts: Annotated[list[Average], Field(max_length=64, fail_fast=True)] = []
+    context_s: Annotated[list[Seconds], Field(max_length=64, fail_fast=True)] = []  # new in December 2026
 
     @model_validator(mode="after")
     def _is_curve(self) -> CurveRecord:
         if len(self.rows) != len(self.seconds) or any(a >= b for a, b in pairwise(self.rows)):
             raise ValueError("a cost curve needs increasing row counts, and seconds for each")
-        if len(self.experts) not in (0, len(self.rows)):
-            raise ValueError("a cost curve needs experts for each row count, or none")
+        for name in ("experts", "context_s"):
+            if len(getattr(self, name)) not in (0, len(self.rows)):
+                raise ValueError(f"a cost curve needs {name} for each row count, or none")
         return self
 
 
@@ -407,7 +409,8 @@ class RaceRecord(Record):
     def predicted(self, lane: int) -> PricedRun | None:
         """Return the predicted times of a lane's passes; None for an opaque lane, and for one that has not run."""
         record, costs = self.lanes[lane], self.costs.pass_costs()
-        priced = costs.price_passes(record.verified, record.options.get("draft"), level_rows(record.options))
+        rows, prompt = level_rows(record.options), len(self.prompt.tokens)
+        priced = costs.price_passes(record.verified, record.options.get("draft"), rows, prompt)
         return None if record.opaque or not record.verified or min(priced.naive_s, priced.seconds) <= 0 else priced
 
     def verdict(self, lane: int = -1) -> Verdict | None:

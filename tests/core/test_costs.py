@@ -72,3 +72,14 @@ def test_lookup_is_free_and_an_unknown_draft_model_takes_the_measured_time():
     assert COSTS.price_passes([step(lookup, 1), step(Draft(), 0)], None, {"draft": 1}).draft_s == 0
     old = dataclasses.replace(COSTS, drafters={})
     assert old.price_passes([step(Draft.chain([1], "draft"), 1)], "small", {"draft": 1}).draft_s == 0.5
+
+
+def test_passes_cost_more_after_a_long_text():
+    curve = dataclasses.replace(CURVE, context_s=(1e-6, 2e-6, 4e-6))
+    longer = curve.at(1064)
+    assert [longer.pass_s(rows) for rows in (1, 2, 3)] == pytest.approx([0.011, 0.014, 0.019])
+    assert curve.at(10) == curve and CURVE.at(10_000) == CURVE
+    assert curve.scaled(2).at(1064).pass_s(1) == pytest.approx(0.022)
+    costs = PassCosts(curve, {"small": DRAFTER})
+    short, long = (costs.price_passes([step(Draft.chain([1], "ngram"), 1)], None, {}, prompt) for prompt in (0, 1064))
+    assert (short.naive_s, long.naive_s, long.verify_s) == pytest.approx((0.010, 0.011, 0.014))

@@ -8,6 +8,7 @@ import lookahead
 from lookahead.core.costs import CostCurve, DrafterCosts, PassCosts
 from lookahead.family import cost
 from lookahead.family import models as family
+from lookahead.family.typical import Typical
 from lookahead.model.heads.head import CachedBlock, CachedRecursive
 from lookahead.model.lm import CachedLM
 
@@ -62,6 +63,29 @@ def test_every_start_drafts_before_a_race(tmp_path, monkeypatch):
 def test_a_disturbed_pass_gets_at_most_the_time_of_a_pass_with_more_rows():
     assert cost.undisturbed((19.2, 28.9, 25.5, 20.4, 34.0)) == (19.2, 20.4, 20.4, 20.4, 34.0)
     assert cost.undisturbed((1.0, 1.0, 2.0)) == (1.0, 1.0, 2.0)
+
+
+def test_the_cost_of_a_long_text_is_measured(models, monkeypatch):
+    monkeypatch.setattr(cost, "SLOW_S", 1000.0)  # the machine may be busy
+    lm = models.target.fresh()
+    curve = cost.measure(lm)
+    assert len(curve.context_s) == len(curve.rows) and max(curve.context_s) > 0 and not lm.tokens
+    lm.context_length = 100
+    assert cost.measure(lm).context_s == ()
+
+
+def test_auto_uses_the_costs_of_its_text(models):
+    """With rows that are free after a short text and expensive after a long one, `auto` drafts only at first."""
+    rows = (1, 64)
+    target = CostCurve(rows, (0.01, 0.01), context_s=(0.0, 1.0))
+    typical = Typical("test", PassCosts(target, {"draft": DrafterCosts(CostCurve((1,), (1e-4,)))}))
+    changed = replace(models, typical=typical)
+    steps = [*lookahead.decode(changed, [5] * 60, "draft", k="auto", max_new_tokens=120)][1:]
+    written, drafted = 0, {True: [], False: []}
+    for step in steps:
+        drafted[60 + written < 128].append(len(step.draft))
+        written += len(step.emitted)
+    assert max(drafted[True]) > 2 and not any(drafted[False][1:])
 
 
 def costs(draft_s=0.0003, curve=(0.002, 0.0021, 0.0024)):

@@ -205,6 +205,17 @@ def test_sweeps_measure_and_predict(models):
             assert [point.arm.rows[0].new_tokens for point in last.result.points] == [4, 8]
 
 
+def test_a_sweep_of_prompt_lengths_measures_attention(models):
+    values = (128, 512, models.target.context_length)  # the longest one leaves no space for the text
+    *_, last = sweeps.sweep(models, "context-length", values, repeats=1, tokens=8, most=1)
+    short, long = last.result.points
+    assert (short.x, long.x) == (128, 512) and short.arm.median and long.priced
+    assert 0 < short.attention <= 1 and 0 < long.attention <= 1
+    question = sweeps.lengthened(models, questions("story", most=1)[0], 200)
+    assert len(question.prompt) == 200
+    assert models.tokenizer.decode(question.prompt).endswith(questions("story", most=1)[0].prompt)
+
+
 def test_a_sweep_may_be_closed(models):
     running = sweeps.sweep(models, "temperature", (0.0, 1.0), repeats=1, tokens=6, most=1)
     for update in filter(None, running):

@@ -17,7 +17,7 @@ from ..running import buttons, follow_progress, run_and_stop, with_visitor_model
 INTRO = (
     "<b>Measured here.</b> Each measured speedup has two predictions, both from the acceptance that was measured at that point. In Leviathan's formula, "
     "verifying costs one pass for any number of rows. The second prediction uses this machine's pass costs. For the draft length, "
-    "the runs with 1 and with 8 drafted tokens also predict all other lengths."
+    "the runs with 1 and with 8 drafted tokens also predict all other lengths. A long prompt shows how much of a pass is spent on keys and values."
 )
 EXPECTED = (
     "The predicted speedup of the draft model at this machine's costs. A line joins equal speedups; above the thick line, drafting "
@@ -25,7 +25,7 @@ EXPECTED = (
 )
 LABELS = {
     "draft-length": "draft length k", "temperature": "temperature", "output-length": "output length",
-    "window": "W, N, G of lookahead",
+    "context-length": "prompt length", "window": "W, N, G of lookahead",
 }  # fmt: skip
 PROMPTS = {
     "stories": "story", "tales": "tale", "records, JSON and copying": "repetitive", "code": "code",
@@ -72,14 +72,14 @@ def _rows(swept: Sweep) -> str:
         return "" if value is None else ratio(value)
 
     forecasts = {forecast.k: with_interval(forecast) for forecast in swept.forecasts}
+    by_context = any(point.attention for point in swept.points)
     rows = [
         [
             p.arm.label, percent(p.acceptance), decimal(p.arm.mean("tokens_per_pass")), speed(p.arm.median), speed(p.priced),
-            speed(p.leviathan), forecasts.get(p.x, ""),
+            speed(p.leviathan), percent(p.attention) if by_context else forecasts.get(p.x, ""),
         ]
         for p in swept.points
     ]  # fmt: skip
     theory = ["theory, measured costs", "theory, free rows"]
-    return table(
-        ["setting", "accepted", "tokens per pass", "measured", *theory, f"predicted from k = 1 and {LONG_K}"], rows
-    )
+    last = "share of a pass for keys and values" if by_context else f"predicted from k = 1 and {LONG_K}"
+    return table(["setting", "accepted", "tokens per pass", "measured", *theory, last], rows)

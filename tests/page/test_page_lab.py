@@ -126,7 +126,8 @@ def test_the_decision_to_draft(visit):
     with page.expect_download() as download:
         section.get_by_role("link", name="decision.json").click()
     decision = json.loads(download.value.path().read_text())
-    assert {row["question"] for row in decision["rows"]} == {"1", "2"} and decision["sentence"]
+    measured = {row["question"] for row in decision["rows"]}  # a slow machine measures only the first prompt
+    assert measured in ({"1"}, {"1", "2"}) and decision["sentence"]
     if decision["levels"]:  # a slow machine has no time left for batches
         section.locator(".js-plotly-plot").wait_for()
     link = section.get_by_role("link", name="race it").get_attribute("href")

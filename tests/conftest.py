@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
+from zlib import crc32
 
 import psutil
 import pytest
@@ -48,6 +49,7 @@ POCKET = ROOT / "assets" / "models" / "pocket"
 # The day of `daily`: workers get it from the process that starts them, so all collect the same tests.
 DAY = int(os.environ.setdefault("LOOKAHEAD_TEST_DAY", str(date.today().day)))
 FAST = "not (models or browser or engines or timed or long)"
+HALVED = ("models", "browser", "engines")  # tiers of which CI runs a half per day
 # Fixtures whose tests belong to a tier. Other tests name theirs with a marker.
 TIERS = {"browser": {"chromium", "app"}, "models": {"models"}}
 PATIENT_MS = 60_000  # timeout for pages, because the machine may be busy
@@ -68,9 +70,20 @@ def pytest_configure(config):
         config.option.markexpr = FAST
 
 
+def runs_today(item):
+    """Return whether CI runs a test today: all fast tests and those marked `every_day`, and a random half of the others."""
+    if "CI" not in os.environ or item.get_closest_marker("every_day"):
+        return True
+    return not any(map(item.get_closest_marker, HALVED)) or crc32(f"{DAY} {item.nodeid}".encode()) % 2 == 0
+
+
+def pytest_report_header():
+    return f"CI: fast tests, and half of the others ({DAY=})" if "CI" in os.environ else None
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items):
-    """Add the tier of each test, and choose its worker and its order by the markers in pyproject.toml.
+def pytest_collection_modifyitems(config, items):
+    """Add the tier of each test, select the tests of the day, and choose workers and order by the markers in pyproject.toml.
 
     The tests of a file share a worker and its fixtures. Files with a browser share two workers, because two cores cannot
     serve more browsers. Long files come first and `split` tests last, so that all workers end at about the same time.
@@ -80,6 +93,8 @@ def pytest_collection_modifyitems(items):
         for tier, fixtures in TIERS.items():
             if fixtures & set(item.fixturenames):
                 item.add_marker(tier)
+    config.hook.pytest_deselected(items=[item for item in items if not runs_today(item)])
+    items[:] = filter(runs_today, items)
     browser = {item.module.__name__ for item in items if item.get_closest_marker("browser")}
     for item in items:
         name = item.module.__name__

@@ -18,7 +18,7 @@ from lookahead import METHODS
 from lookahead.engine import external
 from lookahead.trace.agreement import TIE, TIES
 
-pytestmark = pytest.mark.split
+pytestmark = [pytest.mark.split, pytest.mark.every_day]
 
 PROMPTS = (
     "Once upon a time there was a small frog who",

@@ -20,7 +20,7 @@ from lookahead.family import cost, exactness, measurements, number_format
 from lookahead.model import modules
 from lookahead.model.lm import CachedLM
 
-pytestmark = [pytest.mark.models, pytest.mark.split]
+pytestmark = [pytest.mark.models, pytest.mark.split, pytest.mark.every_day]
 
 # Instruction sets by torch's name, with the settings that limit our kernels to them. `CAPS` has those that this processor exceeds;
 # its full instruction set is tested by the property tests themselves.

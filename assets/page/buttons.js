@@ -1,5 +1,7 @@
 /* buttons.js: buttons of the form, the header's button for a new measurement, and the link over the header. */
 
+import {takeRace} from "../timeline/stored.js";
+
 export function connect() {
   const more = document.getElementById("la-more-button");
   more.setAttribute("aria-controls", "la-more");
@@ -23,4 +25,10 @@ export function selectPrompt() {
   const prompt = document.querySelector("#la-prompt textarea");
   prompt.focus();
   prompt.select();
+}
+
+/** Press Race if the reader has pressed it on the loading page. */
+export function raceIfWanted() {
+  const race = document.getElementById("la-race");
+  if (takeRace() && race.getClientRects().length) race.click();
 }

@@ -4,6 +4,7 @@
 const RUN = "lookahead-timeline";
 const MAX_LENGTH = 3e6; // characters of a stored run
 const PLAYHEAD = "lookahead-playhead";
+const RACE = "lookahead-race";
 const MAX_AGE_MS = 30000;
 
 /** Return a stored value, or null. `storage` is a name, because the property throws if storage is forbidden. */
@@ -47,4 +48,14 @@ export function takePlayhead(run) {
   if (playhead?.run !== run) return null; // its run may still be shown
   sessionStorage.removeItem(PLAYHEAD);
   return Date.now() - playhead.time < MAX_AGE_MS ? playhead : null;
+}
+
+/** Store whether the app starts a race after the next reload. */
+export const storeRace = wanted => put(RACE, wanted);
+
+/** Return and remove what `storeRace` stored. */
+export function takeRace() {
+  const wanted = get(RACE);
+  if (wanted) sessionStorage.removeItem(RACE);
+  return wanted;
 }

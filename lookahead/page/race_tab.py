@@ -131,7 +131,8 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], g
         values["family"] = _choices(_families(server), values.get("family"))
         return {named[name]: value for name, value in values.items()} | choices
 
-    page.load(follow, None, [lanes, *inputs, chip_row], queue=False, show_progress_on=lanes, **QUIET)
+    arrived = page.load(follow, None, [lanes, *inputs, chip_row], queue=False, show_progress_on=lanes, **QUIET)
+    arrived.then(None, js="() => lookaheadPage.buttons.raceIfWanted()", **QUIET)
 
     def change(request: gr.Request, spec: str, draft: str) -> Any:
         names = _draft_names(server, spec)

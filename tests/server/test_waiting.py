@@ -204,11 +204,14 @@ def test_it_plays_and_shows_the_progress(chromium, waiting, width, scheme, query
     options = {"viewport": {"width": width, "height": 844}, "color_scheme": scheme}
     page = opened(chromium, f"http://127.0.0.1:{waiting.port}/{query}", **options)
     until(page, f"{STATE}.playing && {STATE}.t > 0.01")
-    race = page.get_by_role("button", name="Race")
-    assert race.is_disabled()
     waiting.set_progress("measuring the costs of passes", 0.45)
-    page.get_by_role("button", name="Race 45 %").wait_for()
+    race = page.get_by_role("button", name="Race 45 %")
+    race.wait_for()
     assert page.get_by_text("Getting ready: measuring the costs of passes.").is_visible()
+    for pressed, shown in (("true", True), ("false", False)):
+        race.press("Enter")
+        assert race.get_attribute("aria-pressed") == pressed
+        assert page.get_by_text("Your race then starts by itself.").is_visible() == shown
     assert page.evaluate("document.body.classList.contains('dark')") is dark
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert not page.faults
@@ -224,6 +227,9 @@ def test_a_loading_page_becomes_the_app(chromium, tmp_path):
         until(playing, f"window.lookahead && {STATE}.t > 0.05")
         playing.keyboard.press(" ")
         until(playing, f"window.lookahead && !{STATE}.playing")
+        page.get_by_role("button", name="Race").click()  # the page of a lesson has no race to start
+        racing = opened(chromium, server.url)
+        racing.get_by_role("button", name="Race").click()
         before = playing.evaluate(STATE)
         assert before["run"] == "recording-story" and not before["playing"]
         assert server.wait()["ready"]
@@ -234,8 +240,10 @@ def test_a_loading_page_becomes_the_app(chromium, tmp_path):
         playing.wait_for_timeout(1500)  # the recording of a link has arrived too
         shown = playing.evaluate(STATE)
         assert shown["t"] == pytest.approx(before["t"]) and not shown["playing"]
-        assert not page.faults + playing.faults
-        for opened_page in (page, playing):
+        until(racing, f"window.lookahead && !{STATE}.run.startsWith('recording')")
+        until(racing, f"{STATE}.done")
+        assert not page.faults + playing.faults + racing.faults
+        for opened_page in (page, playing, racing):
             opened_page.context.close()
         assert server.stop() == 0
     finally:

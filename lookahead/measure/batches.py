@@ -12,7 +12,7 @@ from math import ceil
 from typing import Any
 
 from ..core.events import SettingsError, whole_number
-from ..core.numbers import count, counted, decimal, ranged, ratio
+from ..core.numbers import count, counted, decimal, ranged, ratio, seconds
 from ..core.parallel import workers
 from ..drafting import DRAFTERS
 from ..drafting.naive import Naive
@@ -153,7 +153,8 @@ def _row(size: int, method: str, groups: Sequence[Runs]) -> dict[str, Any]:
         "interval": interval(pairs, speedup), "identical": all(run.texts == naive.texts for run, naive in runs),
         "mean_acceptance_length": 1 + accepted / steps, "draft_acceptance_rate": accepted / drafted if drafted else None,
         "rows_per_pass": sum(run.rows for run in with_drafts) / sum(run.passes for run in with_drafts),
-        "drafted_per_text": drafted / steps, "passes": with_drafts[-1].shown,
+        "drafted_per_text": drafted / steps, "pass_s": _pass_s(with_drafts), "naive_pass_s": _pass_s([naive for _, naive in runs]),
+        "passes": with_drafts[-1].shown,
     }  # fmt: skip
 
 
@@ -181,6 +182,10 @@ def theory(models: Models, row: Mapping[str, Any], texts: int) -> float:
     return row["mean_acceptance_length"] * naive_s / (verify_s + ceil(texts / cores) * draft_s)
 
 
+def _pass_s(runs: Sequence[BatchRun]) -> float:
+    return sum(run.seconds for run in runs) / sum(run.passes for run in runs)
+
+
 def _rate(runs: Sequence[BatchRun]) -> float:
     return sum(run.tokens for run in runs) / sum(run.seconds for run in runs)
 
@@ -194,13 +199,14 @@ def table(rows: Iterable[Mapping[str, Any]]) -> Table:
     """Return a table with a row for each batch size, from one method's `rows`."""
     heads = [
         "texts at once", "tokens/s, naive", "tokens/s, with drafts", "tokens/s per text", "speedup", "90% interval",
-        "tokens per text and pass", "rows per pass", "identical",
+        "tokens per text and pass", "rows per pass", "time per pass, naive", "with drafts", "identical",
     ]  # fmt: skip
     return heads, [
         [
             str(row["texts"]), decimal(row["naive_tokens_per_second"]), decimal(row["tokens_per_second"]),
             decimal(row["tokens_per_second"] / row["texts"]), ratio(row["speedup"]), ranged(row["interval"]),
-            decimal(row["mean_acceptance_length"]), decimal(row["rows_per_pass"]), "yes" if row["identical"] else "no",
+            decimal(row["mean_acceptance_length"]), decimal(row["rows_per_pass"]), seconds(row["naive_pass_s"]),
+            seconds(row["pass_s"]), "yes" if row["identical"] else "no",
         ]
         for row in rows
     ]  # fmt: skip

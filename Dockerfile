@@ -18,9 +18,12 @@ COPY lookahead lookahead
 COPY docs docs
 COPY assets assets
 # COPY keeps file modes, and weights may be readable by their owner only. The import compiles the packages that the app uses.
+# Kernels are compiled for four kinds of processors, so that the first start of a container compiles none.
 RUN find . -not -perm -444 -exec chmod a+rX {} + \
     && python -m compileall -q lookahead app.py \
     && python -c "from lookahead.page import serve" \
+    && python -c "from lookahead.kernels import prebuilt; prebuilt.build('/app/kernels')" \
+    && chmod -R a+rX kernels \
     && useradd --create-home --uid 1000 app \
     && if [ -n "$SMOL" ]; then su app -c "python -m lookahead fetch smol"; fi
 USER app
@@ -32,6 +35,7 @@ ENV GRADIO_SERVER_NAME=0.0.0.0 \
     GRADIO_ANALYTICS_ENABLED=False \
     GRADIO_TEMP_DIR=/tmp/gradio \
     HF_HUB_DISABLE_TELEMETRY=1 \
+    LOOKAHEAD_KERNELS=/app/kernels \
     LOOKAHEAD_MODELS=${SMOL:+pocket,smol} \
     LOOKAHEAD_REVISION=${REVISION} \
     PYTHONDONTWRITEBYTECODE=1 \

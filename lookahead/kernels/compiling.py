@@ -22,7 +22,9 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserWideCa
 from numba.core.ccallback import CFunc
 
 from ..core import folders
+from . import prebuilt
 
+PREBUILT = prebuilt.select()  # a folder with the code of all functions, or None
 INTEGER = types.int64  # a size, a flag or an address
 ORDERED = {"nnan", "ninf", "nsz", "contract"}  # the order of additions is kept
 intrinsic: Callable[[Callable], Callable[..., Any]] = extending.intrinsic  # with a type: the first parameter is hidden
@@ -63,11 +65,16 @@ class _Locator(UserWideCacheLocator):
 
     def __init__(self, py_func, py_file):
         super().__init__(py_func, py_file)
-        for folder in cache_folders():
+        for folder in [PREBUILT] if PREBUILT else cache_folders():
             self._cache_path = str(folder / version())
             with suppress(OSError):
                 self.ensure_cache_path()
                 break
+
+    def ensure_cache_path(self):
+        """Raise `OSError` if the folder cannot be written, except that of prebuilt code."""
+        if not PREBUILT:
+            super().ensure_cache_path()
 
 
 class _Implementation(CompileResultCacheImpl):

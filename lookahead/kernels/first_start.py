@@ -55,12 +55,12 @@ def units(dtype: torch.dtype) -> list[str]:
 
 
 def compile_all(dtype: torch.dtype, report: Callable[[int, int], None] = lambda done, count: None) -> None:
-    """Compile the functions that models in a number format need, unless this was done before.
+    """Compile the functions that models in a number format need, unless this was done before, or when the container was built.
 
     `report` gets the number of compiled functions and that of all. Does nothing with one core or without a cache.
     """
     processes, mark = min(processor.cores(), MAX_PROCESSES), _mark(dtype)
-    if processes == 1 or mark is None or mark.exists():
+    if processes == 1 or compiling.PREBUILT or mark is None or mark.exists():
         return
     waiting = deque(units(dtype))
     count, done = sum(len(unit.split()) for unit in waiting), 0

@@ -32,7 +32,11 @@ def test_every_method_is_measured_at_every_size(models):
         )
         low, high = row["interval"]
         assert 0 < low <= row["speedup"] <= high
-        assert row["rows_per_pass"] >= row["texts"] and row["mean_acceptance_length"] >= 1 and min(row["pass_s"], row["naive_pass_s"]) > 0
+        assert (
+            row["rows_per_pass"] >= row["texts"]
+            and row["mean_acceptance_length"] >= 1
+            and min(row["pass_s"], row["naive_pass_s"]) > 0
+        )
         assert row["theory"] > 0 and 0 < len(row["passes"]) <= batches.SHOWN_PASSES
         for texts in row["passes"]:
             assert len(texts) == row["texts"] and all(drafted >= accepted >= 0 for drafted, accepted in texts)

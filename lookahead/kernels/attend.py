@@ -4,13 +4,16 @@ Heads that share keys are computed together. So each key is read and converted t
 a long text, reading keys takes most of the time of a pass.
 
 Keys are stored in blocks of `KEY_BLOCK`: the first number of each key, then the second of each, and so on. A vector
-holds the products of one query with as many keys. If the processor multiplies bfloat16 pairs in one instruction, two
-numbers of a key are adjacent, as are the values of two tokens at the same index. Queries and softmax weights are then
-rounded to bfloat16.
+holds the products of one query with as many keys. In the formats `BF16_DOT` and `BF16_AMX` (`kv_storage`), the processor
+multiplies bfloat16 pairs: two numbers of a key are adjacent, as are the values of two tokens at the same index. Queries and
+softmax weights are then rounded to bfloat16.
 
 Each row adds its keys in the order of its text, independent of other rows: first the prefix that all rows share, then
 the other columns. A branch of a tree is a list of columns, so no mask is needed. With a sliding window, softmax weights of
 older tokens are zero. Blocks of keys and values that are too old for all rows are not read.
+
+`BF16_AMX` sums the values of 32 tokens per instruction. So that the bits of a row do not depend on other rows, these are always
+32 tokens of the row's text from a multiple of 32 on; weights after its end are zero.
 """
 
 import numpy as np
@@ -18,11 +21,15 @@ import torch
 from numba import carray, njit
 from numba.extending import register_jitable
 
+from ..model.heads.shape import HeadShape
+from ..model.shape import Shape
+from . import tiles
 from .compiling import REASSOCIATED, kernel
 from .product import SHARED, clear, tile_rows
 from .records import ATTENTION
 from .team import share
 from .vectors import (
+    BF16_AMX,
     BF16_DOT,
     BFLOAT16,
     BLOCK,
@@ -52,6 +59,7 @@ from .vectors import (
 
 ROW_GROUP = 24  # the most rows per sweep over the keys
 VALUE_BLOCK = 128  # values per block: all heads of a row group read them from the L1 cache
+TILE_FLOATS = 32  # for the configuration of `tiles`, and for the one before
 
 keys_block, values_block = attention_kernel(KEY_BLOCK), attention_kernel(BLOCK, NARROW)
 
@@ -59,13 +67,24 @@ keys_block, values_block = attention_kernel(KEY_BLOCK), attention_kernel(BLOCK, 
 @register_jitable
 def scratch_floats(n, heads, kv, max_columns, dim):
     """Return the number of scratch floats that `attend` needs for n rows of at most `max_columns` columns."""
-    return min(n, ROW_GROUP) * (heads // kv) * (round_up(max_columns, KEY_BLOCK) // 2 * 3 + 2 * dim) + VALUE_BLOCK * dim
+    queries = min(n, ROW_GROUP) * (heads // kv)
+    return queries * (round_up(max_columns, KEY_BLOCK) // 2 * 3 + 2 * dim) + VALUE_BLOCK * dim + TILE_FLOATS
 
 
-@njit(inline="always")
-def kv_interleave(dim, rounded):
+def kv_storage(shape: Shape | HeadShape, dtype: torch.dtype) -> int:
+    """Return the storage format of the keys and values of a model or a head on this processor."""
+    dim = shape.head_dim
+    if dtype != torch.bfloat16:
+        return FLOAT32
+    if tiles.available() and dim % BLOCK == 0 and shape.heads <= tiles.ROWS * shape.kv_heads:
+        return BF16_AMX
+    return BF16_DOT if HAS_BF16_DOT and dim % (2 * LANES) == 0 else BFLOAT16
+
+
+@register_jitable
+def kv_interleave(storage):
     """Return how many numbers of a key, or of values, one instruction multiplies and are therefore adjacent: 2 or 1."""
-    return 2 if HAS_BF16_DOT and rounded and dim % (2 * LANES) == 0 else 1
+    return 2 if storage in (BF16_DOT, BF16_AMX) else 1
 
 
 @njit(inline="always")
@@ -91,9 +110,10 @@ def _copy_strided(source, source_stride, destination, destination_stride, count,
 
 
 @njit(inline="always")
-def store_kv(numbers, heads, keys, values, capacity, column, dim, rounded, buffer):
+def store_kv(numbers, heads, keys, values, capacity, column, dim, storage, buffer):
     """Store float32 keys, then values, [2 heads, dim] at `numbers`, in a column. `buffer` has `dim` numbers."""
-    size, interleave = 2 if rounded else 4, kv_interleave(dim, rounded)
+    rounded = storage != FLOAT32
+    size, interleave = 2 if rounded else 4, kv_interleave(storage)
     for head in range(heads):
         key = _key_at(keys + size * head * capacity * dim, column, dim, size, interleave)
         value = _value_at(values + size * head * capacity * dim, column, dim, size, interleave)
@@ -104,13 +124,13 @@ def store_kv(numbers, heads, keys, values, capacity, column, dim, rounded, buffe
 
 
 @kernel(9)
-def move_columns(buffers, layers, heads, capacity, dim, rounded, start, columns, count):
+def move_columns(buffers, layers, heads, capacity, dim, storage, start, columns, count):
     """Move `columns` [count] of each layer to `start`, `start + 1`, ..., in this order.
 
     `buffers` is the address of the addresses [layers, 2] of keys and values [heads, capacity, dim]. No column is before
     its destination.
     """
-    size, interleave = 2 if rounded else 4, kv_interleave(dim, rounded)
+    size, interleave = 4 if storage == FLOAT32 else 2, kv_interleave(storage)
     addresses, sources = carray(integers_at(buffers), (layers, 2)), carray(integers_at(columns), count)
     for layer in range(layers):
         for head in range(heads):
@@ -125,10 +145,10 @@ def move_columns(buffers, layers, heads, capacity, dim, rounded, start, columns,
                 _copy_strided(value, interleave, to_value, interleave, dim, size)
 
 
-def in_token_order(keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def in_token_order(keys: torch.Tensor, values: torch.Tensor, storage: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return copies [heads, capacity, dim] of keys and values in token order."""
     *_, heads, capacity, dim = keys.shape
-    interleave = kv_interleave(dim, keys.dtype == torch.bfloat16)
+    interleave = kv_interleave(storage)
     keys = keys.reshape(heads, capacity // KEY_BLOCK, dim // interleave, KEY_BLOCK, interleave).transpose(2, 3)
     values = values.reshape(heads, capacity // interleave, dim, interleave).transpose(2, 3)
     return keys.reshape(heads, capacity, dim), values.reshape(heads, capacity, dim)
@@ -220,10 +240,49 @@ def _accumulate(count, weights, values, y, k, stride, dim, y_stride, storage):
         first += rows
 
 
+@njit(inline="always")
+def _configure_tiles(saved, rows, group):
+    """Configure `tiles` for `rows` rows, and for `group` heads of a token. The previous configuration goes to `saved`."""
+    words = carray(integers_at(saved + 64), 8)
+    words[0], words[1], words[4], words[5], words[7] = 1, 0, 0, 0, 0  # the only palette
+    words[2], words[3] = tiles.COLUMNS, tiles.COLUMNS
+    words[6] = rows * tiles.ROWS_OF_ALL + (tiles.ROWS << 40) + (group << 48) + (group << 56)
+    tiles.save_configuration(saved)
+    tiles.configure(saved + 64)
+
+
+@njit(inline="always")
+def _tile_scores(queries, count, keys, scores, words, stride):
+    """Compute `_scores` with tiles."""
+    rows = min(count, tiles.ROWS)
+    for start in range(0, count, tiles.ROWS):
+        first = min(start, count - rows)  # compute the last `rows` rows, some of them again, with the same bits
+        out = scores + 4 * first * stride
+        tiles.score(queries + 4 * first * words, 4 * words, keys, 4 * KEY_BLOCK, out, 4 * stride, words // 16)
+
+
+@njit(inline="always")
+def _tile_mix(count, weights, values, y, steps, stride, dim):
+    """Compute y [count, dim] = weights [count, 32 steps], rows `stride` words apart, times values [32 steps, dim]."""
+    rows = min(count, tiles.ROWS)
+    for start in range(0, count if steps else 0, tiles.ROWS):
+        first = min(start, count - rows)
+        for column in range(0, dim, BLOCK):
+            out, weight = y + 4 * (first * dim + column), weights + 4 * first * stride
+            tiles.mix(weight, 4 * stride, values + 4 * column, 4 * dim, out, 4 * dim, steps)
+
+
+@njit(inline="always")
+def _tile_add(weights, values, y, steps, stride, dim, y_stride):
+    """Add the same for the heads of one token to y, whose rows are `y_stride` apart."""
+    for column in range(0, dim if steps else 0, 16):
+        tiles.add_mix(weights, 4 * stride, values + 4 * column, 4 * dim, y + 4 * column, 4 * y_stride, steps)
+
+
 @kernel(20, 1, REASSOCIATED)
 def attend(
     qkv, stride, keys, values, capacity, dim, output, scratch, max_columns, prefix, branch, branch_stride, counts, n, heads,
-    kv, kv_first, kv_stop, window, rounded, scaling,
+    kv, kv_first, kv_stop, window, storage, scaling,
 ):  # fmt: skip
     """Compute attention: output [n, heads dim] for rows of qkv that begin with the rotated queries.
 
@@ -234,10 +293,9 @@ def attend(
     its row of `branch` [n, branch_stride], in ascending order; of these, to the last `window` (0: to all). All of them are
     among the first `max_columns`. The scratch has `scratch_floats` floats.
     """
+    rounded, tiled, interleave = storage != FLOAT32, storage == BF16_AMX, kv_interleave(storage)
     size, width, group, padded = 2 if rounded else 4, heads * dim, heads // kv, round_up(max_columns, KEY_BLOCK)
-    interleave = kv_interleave(dim, rounded)
-    paired, words = interleave == 2, dim // interleave
-    storage = BF16_DOT if paired else BFLOAT16 if rounded else FLOAT32
+    paired, words, unit = interleave == 2, dim // interleave, KEY_BLOCK if tiled else interleave
     prefixes, branch_lengths = carray(integers_at(prefix), n), carray(integers_at(counts), n)
     branches = carray(integers_at(branch), (n, branch_stride))
     i = 0
@@ -248,12 +306,15 @@ def attend(
             last = branches[row, branch_lengths[row] - 1] if branch_lengths[row] else prefixes[row] - 1
             shared_prefix, columns = min(shared_prefix, prefixes[row]), max(columns, last + 1)
         begin -= begin % KEY_BLOCK
-        shared_prefix = max(shared_prefix - shared_prefix % interleave, begin)
+        shared_prefix = max(shared_prefix - shared_prefix % unit, begin)
         query_count = rows * group  # ordered by head, then by row
         bf16_weights = scratch + 4 * query_count * padded
         queries = bf16_weights + 2 * query_count * padded
         sums = queries + 4 * query_count * dim
         buffer = sums + 4 * query_count * dim
+        saved_tiles = buffer + 4 * VALUE_BLOCK * dim
+        if tiled:
+            _configure_tiles(saved_tiles, min(query_count, tiles.ROWS), group)
         weights, weight_stride = (bf16_weights, padded // 2) if paired else (scratch, padded)
         for kv_head in range(kv_first, kv_stop):
             key, value = keys + size * kv_head * capacity * dim, values + size * kv_head * capacity * dim
@@ -262,6 +323,9 @@ def attend(
                 store_numbers(qkv + 4 * (row * stride + head * dim), queries + 4 * query * words, dim, paired)
             for start in range(begin, columns, KEY_BLOCK):
                 block, block_storage = key + size * start * dim, storage
+                if tiled:
+                    _tile_scores(queries, query_count, block, scratch + 4 * start, words, padded)
+                    continue
                 if storage == BFLOAT16 and query_count > ROWS:
                     read_numbers(block, buffer, KEY_BLOCK * dim, rounded)
                     block, block_storage = buffer, FLOAT32
@@ -276,31 +340,47 @@ def attend(
                 _softmax(score + 4 * oldest, row_weights + 2 * oldest, length - oldest, scaling, rounded, paired)
                 _clear_weights(score, row_weights, begin, oldest, paired)
                 # The last number may have no pair.
-                _clear_weights(score, row_weights, length, round_up(length, interleave), paired)
+                _clear_weights(score, row_weights, length, round_up(length, unit), paired)
             clear(sums, query_count * dim)
-            for start in range(begin, shared_prefix, VALUE_BLOCK):
+            if tiled:
+                block, weight = value + size * begin * dim, weights + 2 * begin
+                steps = (shared_prefix - begin) // KEY_BLOCK
+                _tile_mix(query_count, weight, block, sums, steps, weight_stride, dim)
+            for start in range(begin, begin if tiled else shared_prefix, VALUE_BLOCK):
                 count = min(VALUE_BLOCK, shared_prefix - start) // interleave
                 block, weight = value + size * start * dim, weights + 4 * (start // interleave)
                 _accumulate(query_count, weight, block, sums, count, weight_stride, dim, dim, storage)
             for row in range(i, i + rows):
                 prefix_length, end, query = prefixes[row], prefixes[row] + branch_lengths[row], row - i
                 weight, row_sums = weights + 4 * query * weight_stride, sums + 4 * query * dim
-                aligned = max(prefix_length - prefix_length % interleave, begin)
+                aligned = max(prefix_length - prefix_length % unit, begin)
                 if aligned > shared_prefix:
                     count = (aligned - shared_prefix) // interleave
                     part, block = weight + 4 * (shared_prefix // interleave), value + size * shared_prefix * dim
-                    _accumulate(group, part, block, row_sums, count, rows * weight_stride, dim, rows * dim, storage)
+                    if tiled:
+                        _tile_add(part, block, row_sums, 2 * count // KEY_BLOCK, rows * weight_stride, dim, rows * dim)
+                    else:
+                        _accumulate(group, part, block, row_sums, count, rows * weight_stride, dim, rows * dim, storage)
                 for start in range(aligned, end, VALUE_BLOCK):
                     stop = min(start + VALUE_BLOCK, end)
                     _gather(value, size, dim, start, stop, prefix_length, branches[row], buffer, paired)
                     part, count = weight + 4 * (start // interleave), round_up(stop - start, interleave) // interleave
-                    _accumulate(group, part, buffer, row_sums, count, rows * weight_stride, dim, rows * dim, storage)
+                    if tiled:
+                        steps = round_up(stop - start, KEY_BLOCK) // KEY_BLOCK
+                        clear(buffer + 4 * count * dim, (steps * KEY_BLOCK // 2 - count) * dim)
+                        _tile_add(part, buffer, row_sums, steps, rows * weight_stride, dim, rows * dim)
+                    else:
+                        _accumulate(
+                            group, part, buffer, row_sums, count, rows * weight_stride, dim, rows * dim, storage
+                        )
             for query in range(query_count):
                 row_sums = carray(floats_at(sums + 4 * query * dim), dim)
                 head, row = kv_head * group + query // rows, i + query % rows
                 out = carray(floats_at(output + 4 * (row * width + head * dim)), dim)
                 for j in range(dim):
                     out[j] = round_if(row_sums[j], rounded)
+        if tiled:
+            tiles.configure(saved_tiles)
         i += rows
 
 
@@ -329,7 +409,7 @@ def attend_shared(this, qkv, stride, keys, values, capacity, output, scratch, fi
     job.scratch_bytes = 4 * scratch_floats(n, heads, kv, this.max_columns, dim)
     job.prefix, job.counts, job.branch_stride = this.prefix + 8 * first, this.counts + 8 * first, this.branch_stride
     job.branch = this.branch + 8 * first * this.branch_stride
-    job.n, job.heads, job.kv, job.window, job.rounded, job.scaling = n, heads, kv, window, this.rounded, this.scaling
+    job.n, job.heads, job.kv, job.window, job.storage, job.scaling = n, heads, kv, window, this.kv_storage, this.scaling
     large = n * this.max_columns * heads * dim >= SHARED
     share(this.team, this.threads, this.attend_share, this.attention_job, kv, large)
 
@@ -341,5 +421,5 @@ def attend_share(attention, thread, first, stop):
     call(job.attend, (
         job.qkv, job.stride, job.keys, job.values, job.capacity, job.dim, job.output, job.scratch + thread * job.scratch_bytes,
         job.max_columns, job.prefix, job.branch, job.branch_stride, job.counts, job.n, job.heads, job.kv, first, stop,
-        job.window, job.rounded, job.scaling,
+        job.window, job.storage, job.scaling,
     ))  # fmt: skip

@@ -20,7 +20,7 @@ from ..model.heads.mtp import MtpNetwork
 from ..model.heads.recursive import RecursiveNetwork
 from ..model.heads.shape import BLOCK, EAGLE, MEDUSA, MTP, NONE
 from ..model.heads.slots import BlockNetwork, MedusaNetwork
-from . import block_pass, llama_pass, recursive_pass
+from . import attend, block_pass, llama_pass, recursive_pass
 from .cache import CompiledCache
 from .chain import CompiledRequest
 from .product import Product, addresses
@@ -68,7 +68,10 @@ class _PackedNetwork:
             np.zeros((shape.layers, 2), np.int64),
         )
         max_inputs = max(shape.input_width, shape.inner, 2 * shape.hidden, shape.heads * shape.head_dim)
-        self.sizes = Sizes.from_shape(shape, shape.inner, shape.output_vocab, max_inputs, self.dtype, shape.eps)
+        storage = attend.kv_storage(shape, self.dtype)
+        self.sizes = Sizes.from_shape(
+            shape, shape.inner, shape.output_vocab, max_inputs, self.dtype, storage, shape.eps
+        )
         max_positions = target.shape.context_length + SPARE_POSITIONS + shape.rows
         self.rotary = RotaryTables(network.rotary.inv_freq, self.dtype, max_positions)
         self.kernels = llama_pass.addresses(other_products[0].storage)
@@ -85,7 +88,7 @@ class _PackedNetwork:
 
     def new_cache(self) -> CompiledCache:
         """Return an empty cache."""
-        return CompiledCache(len(self._products))
+        return CompiledCache(len(self._products), self.sizes.kv_storage)
 
 
 def _products(layer: Layer, dtype: torch.dtype) -> list[Product]:
@@ -258,7 +261,8 @@ class CompiledMedusa(_CompiledSlots):
     @torch.inference_mode()
     def __init__(self, network: MedusaNetwork, target: Llama):
         self.shape = shape = network.shape
-        self._sizes = Sizes.from_shape(shape, shape.inner, shape.output_vocab, shape.hidden, target.dtype, shape.eps)
+        storage, dtype = attend.kv_storage(shape, target.dtype), target.dtype
+        self._sizes = Sizes.from_shape(shape, shape.inner, shape.output_vocab, shape.hidden, dtype, storage, shape.eps)
         layers = [block.layers[0] for block in network.blocks]
         joined = torch.cat([layer.weight for layer in layers]).to(target.dtype)
         self._products = [Product(joined, int8=True), target.drafting_head]

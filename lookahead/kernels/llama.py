@@ -97,7 +97,7 @@ class Llama(Forward):
         max_inputs = max(weight.shape[1] for weight in (*first.products, self.tables[1]))
         inner = first.gate_up.shape[0] // 2
         return Sizes.from_shape(
-            shape, inner, shape.vocab, max_inputs, self.dtype, self.weights.eps, self.weights.factors
+            shape, inner, shape.vocab, max_inputs, self.dtype, self.kv_storage, self.weights.eps, self.weights.factors
         )
 
     @cached_property
@@ -140,8 +140,13 @@ class Llama(Forward):
         tensors = [self.weights.norm, *(tensor for layer in self.weights.layers for tensor in layer.tensors.values())]
         return self.copies + sum(tensor.nbytes for tensor in tensors if tensor.dim() == 1)
 
+    @property
+    def kv_storage(self) -> int:
+        """The storage format of keys and values."""
+        return attend.kv_storage(self.shape, self.dtype)
+
     def new_cache(self) -> CompiledCache:
-        return CompiledCache(self.shape.layers)
+        return CompiledCache(self.shape.layers, self.kv_storage)
 
     def parameters(self) -> list[torch.Tensor]:
         return self.weights.parameters()
@@ -278,7 +283,7 @@ class Llama(Forward):
         attend.attend().ctypes(
             query.data_ptr(), heads * dim, keys.data_ptr(), values.data_ptr(), capacity, dim, output.data_ptr(),
             scratch.data_ptr(), columns, row.prefix.ctypes.data, row.branch.ctypes.data, 1, row.counts.ctypes.data,
-            1, heads, kv, 0, kv, window, self._sizes.rounded, self._sizes.scaling,
+            1, heads, kv, 0, kv, window, self._sizes.kv_storage, self._sizes.scaling,
         )  # fmt: skip
         return output
 

@@ -66,7 +66,7 @@ class CompiledLlamaForCausalLM(LlamaForCausalLM):
         if not all(position is None or torch.equal(position.view(-1), consecutive) for position in position_arguments):
             return None
         if cache is None and empty:
-            cache = CompiledCache(self.passes.shape.layers)
+            cache = self.passes.new_cache()
             attach(cache, dynamic)
         return cache
 

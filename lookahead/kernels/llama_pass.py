@@ -52,7 +52,8 @@ def describe(pass_, kernels, sizes, weights, caches, rows, columns):
     )  # fmt: skip
     this.apply_rope, this.attend, this.attend_share = kernels.apply_rope, kernels.attend, kernels.attend_share
     this.hidden, this.heads, this.kv_heads, this.head_dim = sizes.hidden, sizes.heads, sizes.kv_heads, sizes.head_dim
-    this.inner, this.rounded, this.eps, this.scaling = sizes.inner, sizes.rounded, sizes.eps, sizes.scaling
+    this.inner, this.rounded, this.kv_storage = sizes.inner, sizes.rounded, sizes.kv_storage
+    this.eps, this.scaling = sizes.eps, sizes.scaling
     this.residual, this.norms, this.head_norms = (
         sizes.residual,
         weights.norms.ctypes.data,
@@ -141,7 +142,7 @@ def layer(pass_, number, norm, x_, input_width, scratch_):
         while i - context_rows >= ends[text]:
             text += 1
         keys, values, row = buffers[text, number, 0], buffers[text, number, 1], qkv_ + 4 * (i * padded_qkv + width)
-        attend.store_kv(row, kv, keys, values, capacities[text], columns[i], dim, rounded, scores_)
+        attend.store_kv(row, kv, keys, values, capacities[text], columns[i], dim, this.kv_storage, scores_)
     if this.previous:
         team.wait(this.previous, number + 1)
     if this.counter:

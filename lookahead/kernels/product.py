@@ -232,7 +232,7 @@ def _multiply_bf16_amx(x, w, scale, y, temp, n, k, width, first, stop, rounded):
     words[0], words[1], words[4], words[5], words[7] = 1, 0, 0, 0, 0  # the only palette
     words[2], words[3] = tiles.COLUMNS, tiles.COLUMNS
     rows = min(n, tiles.ROWS)
-    words[6] = rows * 0x01_01_01_01_01 + tiles.WEIGHTS_ROWS
+    words[6] = rows * tiles.ROWS_OF_ALL + tiles.WEIGHTS_ROWS
     tiles.save_configuration(saved)
     tiles.configure(tile_config)
     for block in range(first // BLOCK, stop // BLOCK):

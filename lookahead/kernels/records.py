@@ -61,7 +61,7 @@ PASS = _record(
     """
     team threads product_job attention_job temp temp_bytes
     product multiply multiply_share add_bias scale norm add gate apply_rope attend attend_share
-    hidden heads kv_heads head_dim inner rounded
+    hidden heads kv_heads head_dim inner rounded kv_storage
     norms head_norms head_norm_count blocks scales biases special
     texts layers buffers capacities ends
     n context_rows cos sin
@@ -75,7 +75,7 @@ PRODUCT = _record("multiply x weight scales y temp temp_bytes n k width rounded"
 ATTENTION = _record(
     """
     attend qkv stride keys values capacity dim output scratch scratch_bytes max_columns
-    prefix branch branch_stride counts n heads kv window rounded
+    prefix branch branch_stride counts n heads kv window storage
     """,
     "scaling",
 )
@@ -97,7 +97,7 @@ class Sizes(NamedTuple):
     """The sizes of a model.
 
     `output_vocab` is the number of tokens with logits, `max_inputs` the largest input width of a product. Numbers are
-    stored as bfloat16 if `rounded`, else as float32. `scaling` is the factor of attention scores. Embeddings, the results of
+    stored as bfloat16 if `rounded`, else as float32. `kv_storage` is the format of keys and values. `scaling` is the factor of attention scores. Embeddings, the results of
     attention and MLP, and logits are multiplied by `embedding`, `residual` and `logits`, which are 1 in a plain Llama.
     """
 
@@ -110,6 +110,7 @@ class Sizes(NamedTuple):
     output_vocab: int
     max_inputs: int
     rounded: int
+    kv_storage: int
     eps: np.float32
     scaling: np.float32
     embedding: np.float32
@@ -118,13 +119,13 @@ class Sizes(NamedTuple):
 
     @classmethod
     def from_shape(
-        cls, shape: Shape | HeadShape, inner: int, output_vocab: int, max_inputs: int, dtype: torch.dtype, eps: float,
-        factors: Factors = PLAIN,
+        cls, shape: Shape | HeadShape, inner: int, output_vocab: int, max_inputs: int, dtype: torch.dtype, kv_storage: int,
+        eps: float, factors: Factors = PLAIN,
     ) -> Sizes:  # fmt: skip
         """Return the sizes of a model or a head of this shape."""
         return cls(
             shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, inner, shape.vocab, output_vocab, max_inputs,
-            int(dtype == torch.bfloat16), np.float32(eps), np.float32(factors.scaling or shape.head_dim**-0.5),
+            int(dtype == torch.bfloat16), kv_storage, np.float32(eps), np.float32(factors.scaling or shape.head_dim**-0.5),
             *map(np.float32, factors[1:]),
         )  # fmt: skip
 
@@ -253,7 +254,7 @@ NOT_PIPELINED = Pipeline(0, 0)
 
 # The types of these tuples, which the decorator `compiled` takes.
 KERNELS = tuple_type(Kernels, *[INTEGER] * len(Kernels._fields))
-SIZES = tuple_type(Sizes, *[INTEGER] * 9, *[FLOAT] * 5)
+SIZES = tuple_type(Sizes, *[INTEGER] * 10, *[FLOAT] * 5)
 WEIGHTS = tuple_type(PackedWeights, INTEGER, FLOATS_2D, FLOATS_3D, *[INTEGERS_2D] * 4)
 CACHES = tuple_type(Caches, INTEGERS_3D, INTEGERS, INTEGERS)
 ROWS = tuple_type(Rows, INTEGERS, FLOATS_2D, FLOATS_2D)

@@ -4,6 +4,8 @@ Its registers are tiles of 16 rows of 64 bytes. One step adds the products of 32
 sums. It adds pair by pair, in the order of the inputs, in each row. So the bits of a row do not depend on the
 other rows.
 
+Attention uses the same unit (`score`, `mix`, `add_mix`). Keys and values are in pairs (`attend`), which is the order of tiles.
+
 Weights are stored in the order in which tiles are read (`pack`): blocks of 64 outputs, each in steps of 32 inputs, each
 step in four tiles of 16 pairs of inputs by 16 outputs. Source: Intel 64 and IA-32 Architectures Software Developer's
 Manual, volume 1, chapter 18. A process must request permission from the system once: arch_prctl(2).
@@ -11,11 +13,13 @@ Manual, volume 1, chapter 18. A process must request permission from the system 
 
 import ctypes
 import platform
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.extending import register_jitable
 
 from .compiling import INTEGER, intrinsic
 from .large_pages import in_large_pages
@@ -25,15 +29,19 @@ ROWS, INPUTS, OUTPUTS = 16, 32, 16  # of one step
 TILE = 1024  # bytes
 ACCUMULATORS, LEFT, RIGHT = range(4), 4, (5, 6)  # registers
 COLUMNS = 0x0040_0040_0040_0040  # 64 bytes per row, for four registers
+ROWS_OF_ALL = 0x01_01_01_01_01  # one row, for registers 0 to 4
 WEIGHTS_ROWS = 0x10_10_10 << 40  # 16 rows, for registers 5 to 7
 ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA = 158, 0x1023, 18
 _BYTE, _INT64 = ir.IntType(8), ir.IntType(64)
+IN_CODE = {"+amx-tile", "+amx-bf16"} <= set(FEATURES.split(","))  # whether compiled code may contain the instructions
+# The registers of attention: for all rows, and for the rows of one token. `RIGHT[0]` is that of keys and values.
+SCORES, TOKEN, TOKEN_LEFT = (0, 1), 6, 7
 
 
 @lru_cache(maxsize=1)
 def available() -> bool:
     """Return whether this processor has the unit and the system lets this process use it."""
-    if not {"+amx-tile", "+amx-bf16"} <= set(FEATURES.split(",")) or platform.system() != "Linux":
+    if not IN_CODE or platform.system() != "Linux":
         return False
     return ctypes.CDLL(None).syscall(ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA) == 0
 
@@ -113,3 +121,105 @@ def multiply(typing_context, x, x_stride, w, y, y_stride, steps):
         return context.get_dummy_value()
 
     return types.void(*[INTEGER] * 6), code
+
+
+class _Emitter:
+    """Emits instructions of the unit."""
+
+    def __init__(self, builder):
+        self._builder = builder
+        move = [_BYTE, _BYTE.as_pointer(), _INT64]
+        self._load, self._store = (_intrinsic(builder, name, *move) for name in ("tileloadd64", "tilestored64"))
+        self._zero, self._step = _intrinsic(builder, "tilezero", _BYTE), _intrinsic(builder, "tdpbf16ps", *[_BYTE] * 3)
+
+    def plus(self, address, number: int, *factors):
+        """Return an address plus a number times the factors."""
+        product = ir.Constant(_INT64, number)
+        for factor in factors:
+            product = self._builder.mul(product, factor)
+        return self._builder.add(address, product)
+
+    def zero(self, register: int) -> None:
+        self._builder.call(self._zero, [ir.Constant(_BYTE, register)])
+
+    def load(self, register: int, address, stride) -> None:
+        self._builder.call(self._load, [ir.Constant(_BYTE, register), _pointer(self._builder, address), stride])
+
+    def store(self, register: int, address, stride) -> None:
+        self._builder.call(self._store, [ir.Constant(_BYTE, register), _pointer(self._builder, address), stride])
+
+    def step(self, total: int, left: int, right: int) -> None:
+        self._builder.call(self._step, [ir.Constant(_BYTE, register) for register in (total, left, right)])
+
+    def loop(self, steps) -> Iterator[ir.Value]:
+        """Emit a loop of at least one step. Yield the index of the step at the start of its code."""
+        builder = self._builder
+        begin, body, after = builder.block, builder.append_basic_block("step"), builder.append_basic_block("after")
+        builder.branch(body)
+        builder.position_at_end(body)
+        i = builder.phi(_INT64)
+        i.add_incoming(ir.Constant(_INT64, 0), begin)
+        yield i
+        following = builder.add(i, ir.Constant(_INT64, 1))
+        i.add_incoming(following, builder.block)
+        builder.cbranch(builder.icmp_signed("<", following, steps), body, after)
+        builder.position_at_end(after)
+
+
+def _emitted(emit: Callable) -> Callable:
+    """Return a function of seven integers whose code is emitted; it does nothing if code may not contain it.
+
+    Its arguments are the addresses of the left matrix, the right one and y, each with its stride in bytes, and the number of
+    steps.
+    """
+    if not IN_CODE:
+        return register_jitable(lambda left, left_stride, right, right_stride, y, y_stride, steps: None)
+
+    @intrinsic
+    def compute(typing_context, left, left_stride, right, right_stride, y, y_stride, steps):
+        def code(context, builder, signature, arguments):
+            emit(_Emitter(builder), *arguments)
+            return context.get_dummy_value()
+
+        return types.void(*[INTEGER] * 7), code
+
+    return compute
+
+
+@_emitted
+def score(unit: _Emitter, left, left_stride, right, right_stride, y, y_stride, steps):
+    """Compute y [rows, 32] = queries [rows, 32 steps] times the keys of a block [16 steps, 32], in pairs."""
+    for half in SCORES:
+        unit.zero(half)
+    for i in unit.loop(steps):
+        unit.load(LEFT, unit.plus(left, 64, i), left_stride)
+        for half in SCORES:
+            unit.load(RIGHT[0], unit.plus(unit.plus(right, 16, i, right_stride), 64 * half), right_stride)
+            unit.step(half, LEFT, RIGHT[0])
+    for half in SCORES:
+        unit.store(half, unit.plus(y, 64 * half), y_stride)
+
+
+@_emitted
+def mix(unit: _Emitter, left, left_stride, right, right_stride, y, y_stride, steps):
+    """Compute y [rows, 64] = softmax weights [rows, 32 steps] times values [16 steps, 64], in pairs."""
+    for block in ACCUMULATORS:
+        unit.zero(block)
+    for i in unit.loop(steps):
+        unit.load(LEFT, unit.plus(left, 64, i), left_stride)
+        for block in ACCUMULATORS:
+            unit.load(RIGHT[0], unit.plus(unit.plus(right, 16, i, right_stride), 64 * block), right_stride)
+            unit.step(block, LEFT, RIGHT[0])
+    for block in ACCUMULATORS:
+        unit.store(block, unit.plus(y, 64 * block), y_stride)
+
+
+@_emitted
+def add_mix(unit: _Emitter, left, left_stride, right, right_stride, y, y_stride, steps):
+    """Add the same for the heads of one token to y [heads, 16]."""
+    unit.load(TOKEN, y, y_stride)
+    for i in unit.loop(steps):
+        unit.load(TOKEN_LEFT, unit.plus(left, 64, i), left_stride)
+        unit.load(RIGHT[0], unit.plus(right, 16, i, right_stride), right_stride)
+        unit.step(TOKEN, TOKEN_LEFT, RIGHT[0])
+    unit.store(TOKEN, y, y_stride)

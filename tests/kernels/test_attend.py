@@ -1,5 +1,7 @@
 """Compiled attention equals torch's, and the bits of a row do not depend on other rows, at all block boundaries."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from lookahead.kernels.attend import (
     attend,
     in_token_order,
     kv_interleave,
+    kv_storage,
     move_columns,
     scratch_floats,
 )
@@ -21,7 +24,12 @@ LENGTHS = (
 HEADS = [(9, 3), (4, 4), (8, 1), (6, 3)]  # of queries and of keys: groups of 3, 1, 8 and 2 heads
 
 
-def cache_layout(keys, values):
+def storage_of(heads, keys):
+    """Return the storage format of keys [kv, length, dim] for a model with this number of heads."""
+    return kv_storage(SimpleNamespace(heads=heads, kv_heads=len(keys), head_dim=keys.shape[2]), keys.dtype)
+
+
+def cache_layout(keys, values, storage):
     """Return keys and values [kv, length, dim] in the layout of a cache.
 
     The last block is padded with NaN.
@@ -30,25 +38,26 @@ def cache_layout(keys, values):
     blocks = -(-length // KEY_BLOCK)
     padding = torch.full((kv, blocks * KEY_BLOCK - length, dim), torch.nan, dtype=keys.dtype)
     keys, values = (torch.cat([tensor, padding], 1) for tensor in (keys, values))
-    interleave = kv_interleave(dim, keys.dtype == torch.bfloat16)
+    interleave = kv_interleave(storage)
     keys = keys.reshape(kv, blocks, KEY_BLOCK, dim // interleave, interleave).transpose(2, 3).reshape(kv, -1, dim)
     return keys, values.reshape(kv, -1, interleave, dim).transpose(2, 3).reshape(kv, -1, dim)
 
 
 def compute_attention(query, keys, values, prefix, branch=None, counts=None, window=0):
     """Compute the attention of rows [n, heads, dim] to the first `prefix` columns and those of their `branch`."""
-    (n, heads, dim), kv, (keys, values) = query.shape, len(keys), cache_layout(keys, values)
+    (n, heads, dim), kv, storage = query.shape, len(keys), storage_of(query.shape[1], keys)
+    keys, values = cache_layout(keys, values, storage)
     counts = np.zeros(n, np.int64) if counts is None else counts
     branch = np.zeros((n, 1), np.int64) if branch is None else branch
     last = np.where(counts, np.take_along_axis(branch, np.maximum(counts - 1, 0)[:, None], 1)[:, 0], prefix - 1)
-    rounded, max_columns, capacity = keys.dtype == torch.bfloat16, int(last.max()) + 1, keys.shape[1]
+    max_columns, capacity = int(last.max()) + 1, keys.shape[1]
     query, output = query.float().contiguous(), torch.empty(n, heads, dim)
     # NaN, because unwritten scratch must not be read.
     scratch = torch.full((scratch_floats(n, heads, kv, max_columns, dim),), torch.nan)
     attend().ctypes(
         query.data_ptr(), heads * dim, keys.data_ptr(), values.data_ptr(), capacity, dim, output.data_ptr(),
         scratch.data_ptr(), max_columns, prefix.ctypes.data, branch.ctypes.data, branch.shape[1], counts.ctypes.data, n, heads,
-        kv, 0, kv, window, int(rounded), dim**-0.5,
+        kv, 0, kv, window, storage, dim**-0.5,
     )  # fmt: skip
     return output
 
@@ -135,20 +144,20 @@ def test_rows_with_a_window_have_the_bits_of_single_rows(past, window, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-@pytest.mark.parametrize("dim", [32, 48])
+@pytest.mark.parametrize("dim", [32, 48, 64])
 def test_columns_are_moved_and_read_in_order(dtype, dim):
     _, keys, values = random_inputs(3, 3, 2 * KEY_BLOCK, dtype, 1, dim)
+    storage = storage_of(3, keys)
     stored, start, columns = (
-        cache_layout(keys, values),
+        cache_layout(keys, values, storage),
         KEY_BLOCK - 2,
         torch.tensor([KEY_BLOCK - 2, KEY_BLOCK, KEY_BLOCK + 1, KEY_BLOCK + 5, 2 * KEY_BLOCK - 1]),
     )
-    assert all(map(torch.equal, in_token_order(*stored), (keys, values)))
+    assert all(map(torch.equal, in_token_order(*stored, storage), (keys, values)))
     addresses = torch.tensor([tensor.data_ptr() for tensor in stored])
-    rounded = int(dtype == torch.bfloat16)
     move_columns().ctypes(
-        addresses.data_ptr(), 1, 3, 2 * KEY_BLOCK, dim, rounded, start, columns.data_ptr(), len(columns)
+        addresses.data_ptr(), 1, 3, 2 * KEY_BLOCK, dim, storage, start, columns.data_ptr(), len(columns)
     )
     for tensor in (keys, values):
         tensor[:, start : start + len(columns)] = tensor[:, columns]
-    assert all(map(torch.equal, in_token_order(*stored), (keys, values)))
+    assert all(map(torch.equal, in_token_order(*stored, storage), (keys, values)))

@@ -22,7 +22,7 @@ COPY assets assets
 RUN find . -not -perm -444 -exec chmod a+rX {} + \
     && python -m compileall -q lookahead app.py \
     && python -c "from lookahead.page import serve" \
-    && python -c "from lookahead.kernels import prebuilt; prebuilt.build('/app/kernels')" \
+    && python -c "from lookahead.kernels import first_start; first_start.prebuild('/app/kernels')" \
     && chmod -R a+rX kernels \
     && useradd --create-home --uid 1000 app \
     && if [ -n "$SMOL" ]; then su app -c "python -m lookahead fetch smol"; fi

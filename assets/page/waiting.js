@@ -1,6 +1,6 @@
-/* waiting.js: the entry of the page that is shown while the app loads: the bundled recording and a Race button. It
-   polls `/loading`; when the app is ready, it stores the playhead and reloads the page. If Race is pressed, the app then
-   starts the race. */
+/* waiting.js: the entry of the page that is shown while the app loads: the bundled recording and a Race button.
+   It polls `/loading`; when the app is ready, it stores the playhead and reloads the page. If Race is pressed, the
+   app then starts the race. */
 
 import {storePlayhead, storeRace} from "../timeline/stored.js";
 import {mount} from "../timeline/timeline.js";

@@ -1,4 +1,4 @@
-"""Compile all functions at the first start on a processor, in several processes.
+"""Compile all functions at the first start on a processor, in several processes, or when a container is built.
 
 numba compiles one function at a time per process, and stores its code on disk. So further processes compile other
 functions at the same time, and this process then reads their code. A file in the cache marks complete compilation.
@@ -20,9 +20,11 @@ from ..core import processor
 from . import (
     compiling,
     heads,  # noqa: F401 -- imports the modules of all passes, which register their functions
+    prebuilt,
     product,
+    tiles,
 )
-from .vectors import CPU, FEATURES
+from .vectors import BF16_AMX, BF16_DOT, CPU, FEATURES, HAS_BF16_DOT, HAS_VNNI, INT8_BY_4
 
 MAX_PROCESSES = 4
 # Functions of a module share parts that numba compiles once per process, so one process compiles a whole module. The slowest
@@ -78,6 +80,26 @@ def compile_all(dtype: torch.dtype, report: Callable[[int, int], None] = lambda 
     if all(other.result() for other in others):
         with suppress(OSError):
             mark.touch()
+
+
+def prebuild(path: str) -> None:
+    """Compile all functions for each of `prebuilt.KINDS`, and store the code in a folder. Raises `CalledProcessError`.
+
+    The code does not run, so any processor can compile it.
+    """
+    command = [sys.executable, "-c", f"from {__name__} import compile_supported; compile_supported()"]
+    for name, features in prebuilt.KINDS.items():
+        variables = {"NUMBA_CACHE_DIR": path, "NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features}
+        subprocess.run(command, env={**os.environ, **variables}, check=True)
+
+
+def compile_supported() -> None:
+    """Compile all functions that the processor of numba's variables supports."""
+    supported = {BF16_DOT: HAS_BF16_DOT, INT8_BY_4: HAS_VNNI, BF16_AMX: tiles.IN_CODE}
+    left_out = {product.MULTIPLY[storage] for storage, is_supported in supported.items() if not is_supported}
+    for function in compiling.FUNCTIONS.values():
+        if function not in left_out:
+            function()
 
 
 def _mark(dtype: torch.dtype) -> Path | None:

@@ -1,13 +1,11 @@
 """Compiled code for several kinds of processors, made when a container is built.
 
-A container starts without stored code, and compilation takes seconds. `build` compiles all functions for each of `KINDS`. The
-code does not run, so any processor can do this. A process whose variable LOOKAHEAD_KERNELS names the folder uses the code of the
-first kind that its processor supports. The folder may be read-only.
+A container starts without stored code, and compilation takes seconds. `first_start.prebuild` compiles all functions for each of
+`KINDS`. A process whose variable LOOKAHEAD_KERNELS names the folder uses the code of the first kind that its processor supports.
+The folder may be read-only.
 """
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 from llvmlite.binding import get_host_cpu_name
@@ -57,26 +55,3 @@ def select() -> Path | None:
         config.CPU_NAME, config.CPU_FEATURES = name, KINDS[name]
         return path
     return None
-
-
-def compile_functions() -> None:
-    """Compile all functions that the kind of numba's variables supports."""
-    from . import compiling, product, vectors
-    from . import heads as _  # noqa: F401 -- imports the modules of all passes
-
-    supported = {
-        vectors.BF16_DOT: vectors.HAS_BF16_DOT, vectors.INT8_BY_4: vectors.HAS_VNNI,
-        vectors.BF16_AMX: "+amx-bf16" in vectors.FEATURES,
-    }  # fmt: skip
-    left_out = {product.MULTIPLY[storage] for storage, is_supported in supported.items() if not is_supported}
-    for function in compiling.FUNCTIONS.values():
-        if function not in left_out:
-            function()
-
-
-def build(path: str) -> None:
-    """Compile for every kind, each in a child process, and store the code in a folder. Raises `CalledProcessError`."""
-    command = [sys.executable, "-c", f"from {__name__} import compile_functions; compile_functions()"]
-    for name, features in KINDS.items():
-        variables = {"NUMBA_CACHE_DIR": path, "NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features}
-        subprocess.run(command, env={**os.environ, **variables}, check=True)

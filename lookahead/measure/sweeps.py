@@ -89,7 +89,7 @@ def sweep(
     arms = [(p.method, questions(*prompts, most=most, **{"max_new_tokens": tokens, **p.settings})) for _, p in runs]
     if by_context:
         pairs = zip(runs, arms, strict=True)
-        arms = [(method, [lengthened(models, q, x) for q in asked]) for (x, _), (method, asked) in pairs]
+        arms = [(method, [lengthened(models, q, x) for q in entries]) for (x, _), (method, entries) in pairs]
     swept, shares = Sweep(setting), {}
     for update in measure(models, arms, repeats):
         if update:
@@ -113,9 +113,9 @@ def lengthened(models: Models, question: Question, length: int) -> Question:
         vocab, most = models.target.vocab, models.target.context_length
         return encode_prompt(models.tokenizer, prompt, chat=chat, vocab=vocab, context_length=most)
 
-    own = ids(question.prompt, question.chat)
+    last = ids(question.prompt, question.chat)
     others = [token for other in questions() if other.id != question.id for token in ids(f"{other.prompt}\n\n", False)]
-    return replace(question, prompt=[*islice(cycle(others), max(0, length - len(own))), *own], chat=False)
+    return replace(question, prompt=[*islice(cycle(others), max(0, length - len(last))), *last], chat=False)
 
 
 def _point(models: Models, x: float, arm: Arm, attention: Mapping[float, float | None]) -> Point:

@@ -9,7 +9,7 @@ from conftest import ROOT
 from llvmlite.binding import get_host_cpu_name
 from numba.core.codegen import get_host_cpu_features
 
-from lookahead.kernels import prebuilt
+from lookahead.kernels import first_start, prebuilt
 
 HERE = prebuilt.kind(get_host_cpu_name(), get_host_cpu_features())
 
@@ -33,8 +33,8 @@ def test_a_processor_gets_the_newest_kind_that_it_supports(cpu, features, expect
 
 def test_every_kind_is_compiled_in_a_child_process(monkeypatch):
     kinds = []
-    monkeypatch.setattr(prebuilt.subprocess, "run", lambda command, env, check: kinds.append(env["NUMBA_CPU_NAME"]))
-    prebuilt.build("/kernels")
+    monkeypatch.setattr(first_start.subprocess, "run", lambda command, env, check: kinds.append(env["NUMBA_CPU_NAME"]))
+    first_start.prebuild("/kernels")
     assert kinds == [*prebuilt.KINDS]
 
 

@@ -96,7 +96,7 @@ def test_the_container_has_the_settings_of_a_host():
     assert environment(revision="abc")["LOOKAHEAD_REVISION"] == "abc"
     assert (environment()["LOOKAHEAD_MODELS"], environment("1")["LOOKAHEAD_MODELS"]) == ("", "pocket,smol")
     assert any("fetch smol" in rest for rest in instructions("RUN"))
-    assert any(f"prebuilt.build('{variables['LOOKAHEAD_KERNELS']}')" in rest for rest in instructions("RUN"))
+    assert any(f"first_start.prebuild('{variables['LOOKAHEAD_KERNELS']}')" in rest for rest in instructions("RUN"))
     assert "7860/healthz" in command[-1] and int(options["start-period"]) >= 30
 
 

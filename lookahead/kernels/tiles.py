@@ -66,7 +66,12 @@ def _pointer(builder, address):
 
 
 def _config_instruction(instruction: str):
-    """Return a function that loads the tile configuration (64 bytes) from an address, or stores it there."""
+    """Return a function that loads the tile configuration (64 bytes) from an address, or stores it there.
+
+    It does nothing if code may not contain it.
+    """
+    if not IN_CODE:
+        return register_jitable(lambda address: None)
 
     @intrinsic
     def move(typing_context, address):

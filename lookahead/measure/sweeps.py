@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from typing import Any
 
+from ..core.numbers import count
 from ..engine.text import encode_prompt
 from ..family.models import Models
 from .decision import LONG_K, Forecast, forecast
@@ -68,7 +69,7 @@ SWEEPS = {  # the setting's name, its range, and a function from a value to its 
         "temperature", TEMPERATURES, lambda t: (t, Plan(f"temperature {t:g}", FIXED, settings={"temperature": t})),
     ),
     "output-length": ("output length", TOKENS, lambda n: (n, Plan(f"{n} tokens", FIXED, settings={"max_new_tokens": n}))),
-    CONTEXT: ("prompt length", CONTEXTS, lambda n: (n, Plan(f"{n} tokens before", FIXED))),
+    CONTEXT: ("prompt length", CONTEXTS, lambda n: (n, Plan(f"{count(n)} tokens before", FIXED))),
     "window": ("W, N, G", SHAPES, _window),
 }  # fmt: skip
 

@@ -130,6 +130,13 @@ def _parser() -> argparse.ArgumentParser:
     attach.add_argument("--trace", metavar="FILE", type=Path, help="write a race with the first prompt as a trace")
     attach.add_argument("--csv", metavar="FILE", type=Path, help="write the rows as CSV")
 
+    doctor = commands.add_parser("doctor", parents=[document, prompts], help="diagnose speculation on a server")
+    doctor.add_argument("--baseline", required=True, metavar="URL", help=SERVER)
+    doctor.add_argument("--speculative", required=True, metavar="URL", help="the server with speculation")
+    doctor.add_argument("--seconds", type=float, default=120.0, metavar="S", help="seconds to measure (120)")
+    doctor.add_argument("--max-new-tokens", type=int, default=64, metavar="N", help="maximum tokens per text (64)")
+    doctor.add_argument("--markdown", type=Path, metavar="FILE.md", help="write the report")
+
     acceptance = commands.add_parser("acceptance", parents=[document], help="report on acceptance records or a trace")
     acceptance.add_argument("file", type=Path, help="records of AIPerf or vLLM, or a trace: JSON, or JSON lines")
     acceptance.add_argument("--records", type=Path, metavar="OUT.jsonl", help="write AIPerf's records, one per text")
@@ -168,7 +175,7 @@ def _run(arguments: argparse.Namespace) -> None:
     name = arguments.command
     if name in HERE:
         HERE[name](arguments)
-    elif name in ("attach", "acceptance"):
+    elif name in ("attach", "doctor", "acceptance"):
         from .servers import commands as server_commands
 
         getattr(server_commands, name)(arguments)

@@ -20,9 +20,11 @@ import httpx2
 
 from ..core.numbers import seconds
 from .addresses import RemoteError, Server
-from .replies import UNREADABLE, VLLM, Completion, LlamaServer, OpenAI, SGLang, text_in
+from .replies import UNREADABLE, VLLM, Completion, LlamaServer, OpenAI, SGLang, TensorRTLLM, text_in
 
-KINDS: dict[str, type[OpenAI]] = {"vllm": VLLM, "sglang": SGLang, "llamacpp": LlamaServer}  # by the models' `owned_by`
+KINDS: dict[str, type[OpenAI]] = {  # by the models' `owned_by`
+    "vllm": VLLM, "sglang": SGLang, "llamacpp": LlamaServer, "tensorrt_llm": TensorRTLLM,
+}  # fmt: skip
 MALFORMED = (400, 404, 405, 415, 422, 501)  # statuses of servers that do not support a field or path
 REFUSALS = {
     401: "it requires a valid key", 403: "it requires a valid key", 404: "it has no such model or path", 429: "it is overloaded",
@@ -55,7 +57,9 @@ class Client:
     def __init__(self, server: Server, timeouts: Timeouts | None = None):
         self.server, self.timeouts = server, timeouts or Timeouts()
         self.kind, self.model = OpenAI, ""
-        self.request = 0  # index of the first of the kind's requests that the server accepts
+        self._accepted: dict[
+            str, int
+        ] = {}  # index of the request that the server accepts, by the path of the first one
 
     async def __aenter__(self) -> Self:
         """Open the HTTP client. It uses no proxies of the environment and follows no redirects."""
@@ -87,24 +91,28 @@ class Client:
             raise self.error("it has no model.")
         self.kind, self.model = KINDS.get(kind, OpenAI), names[0]
 
-    async def complete(self, prompt: str, most: int, chat: bool) -> Completion:
-        """Return the completion of a prompt, of at most `most` tokens. Raises `RemoteError`."""
+    async def complete(self, prompt: str, most: int, chat: bool, schema: Mapping[str, Any] | None = None) -> Completion:
+        """Return the completion of a prompt, of at most `most` tokens, that matches a JSON schema. Raises `RemoteError`."""
         reply = self.kind()
-        async for _ in self.read(reply, prompt, most, chat):
+        async for _ in self.read(reply, prompt, most, chat, schema):
             pass
         return self.completion(reply)
 
-    async def read(self, reply: OpenAI, prompt: str, most: int, chat: bool) -> AsyncIterator[None]:
+    async def read(
+        self, reply: OpenAI, prompt: str, most: int, chat: bool, schema: Mapping[str, Any] | None = None
+    ) -> AsyncIterator[None]:
         """Read the response to a prompt into a new `reply`, and yield after each event.
 
         Further events may extend the last pass. Raises `RemoteError`; the reply keeps the received passes.
         """
-        requests, is_complete = self.kind.requests(self.model, text_in(prompt), most, chat), False
-        for number, (path, body) in enumerate(requests[self.request :], self.request):
+        requests, is_complete = self.kind.requests(self.model, text_in(prompt), most, chat, schema), False
+        first = requests[0][0]
+        known = self._accepted.get(first, 0)
+        for number, (path, body) in enumerate(requests[known:], known):
             try:
                 async with aclosing(self._events(path, body | self.server.request)) as events:
                     async for event, at_s in events:
-                        self.request, is_complete = number, event is None
+                        self._accepted[first], is_complete = number, event is None
                         if not is_complete:
                             reply.read(event, at_s)
                         yield

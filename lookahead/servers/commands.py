@@ -1,4 +1,4 @@
-"""The commands `attach`, which compares two servers under load, and `acceptance`, which reads records of other tools."""
+"""The commands `attach`, which compares two servers under load, `doctor`, and `acceptance`, which reads records of other tools."""
 
 import json
 from argparse import Namespace
@@ -13,10 +13,11 @@ from ..measure import prompt_files
 from ..measure.commands import read_levels
 from ..measure.progress import Progress, questions
 from ..measure.tables import writable
-from ..measure.terminal import run_with_progress, show_table
+from ..measure.terminal import run_with_progress, show_lines, show_table
 from ..measure.timing import Question
-from . import decision, records, report
+from . import decision, diagnosis, records, report
 from .addresses import compared_servers
+from .doctor import examine
 from .load import rounds_of
 from .race import ServerRace
 
@@ -61,6 +62,22 @@ def decide(arguments: Namespace, prompts: Sequence[Question], options: Mapping[s
     return decision.decide(sides, prompts, arguments.seconds, options.get("max_new_tokens", decision.MAX_TOKENS))
 
 
+def doctor(arguments: Namespace) -> None:
+    """Diagnose speculation on two servers, and print the report."""
+    whole_number("max_new_tokens", arguments.max_new_tokens, 1, 100_000)
+    sides = compared_servers(arguments.baseline, arguments.speculative)
+    prompts = prompt_files.read(arguments.prompts) if arguments.prompts else questions()
+    if arguments.markdown:
+        writable(arguments.markdown)  # checked before the measurement
+    found = run_with_progress(examine(sides, prompts, arguments.seconds, arguments.max_new_tokens))
+    if arguments.markdown:
+        arguments.markdown.write_text(found.markdown(), encoding="utf-8", newline="")
+    if arguments.json:
+        print(json.dumps(found.document()))
+    else:
+        _show_diagnosis(found)
+
+
 def acceptance(arguments: Namespace) -> None:
     """Read and summarize records, print the summary, and write the records if requested."""
     if arguments.records:
@@ -83,6 +100,16 @@ def acceptance(arguments: Namespace) -> None:
 def to_csv(measured: dict[str, Any]) -> str:
     """Return the rows as CSV."""
     return csv_text(COLUMNS, ([row.get(name) for name in COLUMNS] for row in measured["rows"]))
+
+
+def _show_diagnosis(found: diagnosis.Diagnosis) -> None:
+    for finding in found.findings:
+        lines = (f"{finding.severity}: {finding.title}", finding.evidence, finding.fix, finding.flag, "")
+        show_lines(line for line in lines if line or line == lines[-1])
+    for name in found.sections:
+        show_table(*found.table(name), [diagnosis.TITLES[name]], [""])
+    show_lines([f"{diagnosis.TITLES[name]}: not measured ({reason})" for name, reason in found.missing.items()])
+    show_lines([diagnosis.NOTE, "", found.advice])
 
 
 def _show_acceptance(summary: dict[str, Any]) -> None:

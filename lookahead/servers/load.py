@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
 from ..core.text_files import lines
 from ..measure.timing import Question
 from .addresses import RemoteError, Server
 from .client import Client, Timeouts
-from .replies import Completion
+from .replies import Completion, json_schema
 
 SIDES = ("baseline", "speculative")
 TEXTS_PER_READER = 2  # at least
@@ -71,8 +72,10 @@ async def blocks(
 ) -> AsyncIterator[Block | dict[str, Client]]:
     """Yield the clients of both servers, then two blocks for each round of the plan.
 
-    Raises `RemoteError` if a server cannot be reached. If a later request fails, its block has the error.
+    Raises `RemoteError` if a server cannot be reached, and `SettingsError` for an invalid schema of a prompt. If a later request
+    fails, its block has the error.
     """
+    schemas = [json_schema(prompt.settings.get("schema")) for prompt in prompts]
     async with AsyncExitStack() as stack:
         clients = {side: await stack.enter_async_context(Client(sides[side], timeouts)) for side in SIDES}
         for client in clients.values():
@@ -83,7 +86,7 @@ async def blocks(
         for number, (at_once, numbers) in enumerate(plan):
             for side in SIDES[:: -1 if number % 2 else 1]:
                 repeats = -(-max(TEXTS_PER_READER * at_once, len(numbers)) // len(numbers))
-                waiting = [(i, prompts[i]) for _ in range(repeats) for i in numbers][::-1]
+                waiting = [(i, prompts[i], schemas[i]) for _ in range(repeats) for i in numbers][::-1]
                 before = await _counters(clients[side])
                 busy_s, texts = await _read(clients[side], waiting, at_once, most)
                 after = await _counters(clients[side])
@@ -93,16 +96,16 @@ async def blocks(
 
 
 async def _read(
-    client: Client, waiting: list[tuple[int, Question]], at_once: int, most: int
+    client: Client, waiting: list[tuple[int, Question, dict[str, Any] | None]], at_once: int, most: int
 ) -> tuple[float, list[CompletedRequest]]:
     """Return the seconds in which all readers were busy, and all completed requests."""
     start, idle, texts = perf_counter(), [], []
 
     async def reader() -> None:
         while waiting:
-            (i, prompt), start_s, completion, message = waiting.pop(), perf_counter() - start, None, None
+            (i, prompt, schema), start_s, completion, message = waiting.pop(), perf_counter() - start, None, None
             try:
-                completion = await client.complete(prompt.prompt, most, prompt.chat)
+                completion = await client.complete(prompt.prompt, most, prompt.chat, schema)
             except RemoteError as error:
                 message = str(error)
             texts.append(CompletedRequest(i, start_s, completion, message))

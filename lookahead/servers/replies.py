@@ -4,9 +4,13 @@ Servers report how many tokens were rejected, but not which, so a pass has count
 OpenAI-compatible server; the other kinds extend it. `tests/fakeserver.py` sends the same events.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
+
+from ..core.events import SettingsError
+from ..core.schema import JSON, Schema, as_text
 
 # Raised for unexpected events.
 UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
@@ -16,6 +20,7 @@ SPEC_DETAILS = {"return_spec_tokens_details": True}
 DRAFTED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")  # the newest name first
 ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num", "spec_num_accepted_drafts")
 PASSES = ("spec_verify_ct",)
+HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +28,7 @@ class Pass:
     """The tokens of one event, received `at_s` seconds after the request.
 
     `ids` are empty if the server sends none. `drafted` and `accepted` are None if the server does not report them. `pieces` are
-    the texts of single tokens, if the server reports them.
+    the texts of single tokens, if the server reports them. `reasoning` is true if the event has reasoning only.
     """
 
     at_s: float
@@ -32,6 +37,7 @@ class Pass:
     drafted: int | None = None
     accepted: int | None = None
     pieces: tuple[str, ...] = ()
+    reasoning: bool = False
 
     @property
     def tokens(self) -> int:
@@ -44,8 +50,9 @@ class Completion:
     """A complete response.
 
     `finish` is the server's reason for the end, or None. `tokens` is the server's count. `counts` are drafted tokens, accepted
-    tokens and passes with a draft, None if the server does not report them. `differs` is a sentence on how the counts differ
-    from the received passes, or None.
+    tokens and passes with a draft, None if the server does not report them. `histogram` has the number of passes that accepted
+    0, 1, 2, ... drafted tokens, up to the draft length, and is empty if it is not reported. `prompt_tokens` is 0 if it is not
+    reported. `differs` is a sentence on how the counts differ from the received passes, or None.
     """
 
     passes: tuple[Pass, ...]
@@ -53,6 +60,8 @@ class Completion:
     tokens: int = 0
     counts: tuple[int, int, int] | None = None
     differs: str | None = None
+    histogram: tuple[int, ...] = ()
+    prompt_tokens: int = 0
 
     @property
     def text(self) -> str:
@@ -102,16 +111,32 @@ def count_in(value: Any) -> int:
     return count
 
 
+def histogram_in(value: Any) -> tuple[int, ...]:
+    """Return the counts of a field: a list, or null. Raises an error of `UNREADABLE`."""
+    return tuple(map(count_in, ids_in(value)))
+
+
+def json_schema(schema: Any) -> dict[str, Any] | None:
+    """Return a JSON schema as an object; None for no schema, choices or a regular expression. Raises `SettingsError`."""
+    try:
+        text = as_text(schema or "")
+    except ValueError as error:
+        raise SettingsError("schema", schema, str(error)) from None
+    return json.loads(text) if text and Schema.from_text(text).kind == JSON else None
+
+
 class OpenAI:
     """Reads one response of any OpenAI-compatible server, event by event: text, and token ids if the chunks have them.
 
     Reasoning is part of the text. `name` is the kind of server. `generated` is the Prometheus counter of generated tokens, "" if
     there is none. `reconnects` is true if every text needs a new connection. `extra` are fields of the first request only.
+    `draft_length` is the field of a request that sets the draft length, "" if there is none.
     """
 
     name = "openai"
     generated = ""
     reconnects = False
+    draft_length = ""
     extra: ClassVar[dict[str, Any]] = {}
 
     def __init__(self) -> None:
@@ -122,9 +147,13 @@ class OpenAI:
         self._reported: Mapping[str, Any] = {}  # the newest counts of drafts, with the names of the kind of server
 
     @classmethod
-    def requests(cls, model: str, prompt: str, most: int, chat: bool) -> list[tuple[str, dict[str, Any]]]:
+    def requests(
+        cls, model: str, prompt: str, most: int, chat: bool, schema: Mapping[str, Any] | None = None
+    ) -> list[tuple[str, dict[str, Any]]]:
         """Return greedy requests (path, body), in the order to try: each has fewer fields than the one before."""
         body = {"model": model, "max_tokens": most, "temperature": 0, "stream": True}
+        if schema:
+            body["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
         if chat:
             path, body = "/v1/chat/completions", body | {"messages": [{"role": "user", "content": prompt}]}
         else:
@@ -144,7 +173,7 @@ class OpenAI:
             ids = ids_in(choice.get("token_ids"))
             self.finish = text_in(choice.get("finish_reason")) or self.finish
             if text or ids:
-                self.passes.append(Pass(at_s, text, ids))
+                self.passes.append(Pass(at_s, text, ids, reasoning=bool(reasoning) and text == text_in(reasoning)))
 
     def completion(self) -> Completion:
         """Return the received passes, with counts if they are reported. Raises an error of `UNREADABLE` for invalid counts."""
@@ -152,7 +181,8 @@ class OpenAI:
         tokens, received, differs = _generated(self._usage) or completion.tokens, len(completion.ids), None
         if all(part.ids for part in self.passes) and tokens != received:
             differs = f"it counts {tokens} tokens, and {received} were received"
-        return replace(completion, tokens=tokens, differs=differs)
+        prompt_tokens = count_in(self._usage.get("prompt_tokens"))
+        return replace(completion, tokens=tokens, differs=differs, prompt_tokens=prompt_tokens)
 
 
 def _generated(usage: Mapping[str, Any]) -> int:
@@ -185,7 +215,7 @@ class VLLM(OpenAI):
         counts = tuple(count_in(metrics[name]) for name in names)
         accepted = [*map(count_in, metrics.get("per_step_accepted") or ())]
         drafted = [*map(count_in, metrics.get("per_step_drafted") or ())]
-        completion = replace(completion, counts=counts)
+        completion = replace(completion, counts=counts, histogram=histogram_in(metrics.get("acceptance_histogram")))
         if not all(part.ids for part in completion.passes) or not accepted or completion.differs:
             return completion
         if (sum(drafted), sum(accepted), len(accepted)) != counts:
@@ -218,8 +248,8 @@ class SGLang(OpenAI):
     """SGLang: text and ids in every event, and counts of drafted and accepted tokens and of passes.
 
     A plain prompt is sent to `/generate`, which returns ids and counts in every version. A chat needs the server's template, so
-    it is sent to the OpenAI endpoint. So is a plain prompt if `/generate` is disabled. There, the last chunk has the counts in
-    `sglext.spec_tokens_details`. Source: SGLang's code and documentation; no server could be run here.
+    it is sent to the OpenAI endpoint. So is a plain prompt with a schema, or if `/generate` is disabled. There, the last chunk has
+    the counts in `sglext.spec_tokens_details`. Source: SGLang's code and documentation; no server could be run here.
     """
 
     name = "sglang"
@@ -230,10 +260,10 @@ class SGLang(OpenAI):
         self._text, self._ids = "", 0
 
     @classmethod
-    def requests(cls, model, prompt, most, chat):
-        openai = super().requests(model, prompt, most, chat)
+    def requests(cls, model, prompt, most, chat, schema=None):
+        openai = super().requests(model, prompt, most, chat, schema)
         native = {"text": prompt, "sampling_params": {"temperature": 0, "max_new_tokens": most}, "stream": True}
-        return openai if chat else [("/generate", native | SPEC_DETAILS), ("/generate", native), *openai]
+        return openai if chat or schema else [("/generate", native | SPEC_DETAILS), ("/generate", native), *openai]
 
     def read(self, event, at_s):
         before = self._sums()
@@ -264,13 +294,41 @@ class SGLang(OpenAI):
 
     def _sums(self) -> list[int | None]:
         """Return the drafted tokens, accepted tokens and passes so far, each None if it is not reported."""
-        named = ([self._reported.get(name) for name in names] for names in (DRAFTED, ACCEPTED, PASSES))
-        return [next((count_in(value) for value in values if value is not None), None) for values in named]
+        named = (self._newest(names) for names in (DRAFTED, ACCEPTED, PASSES))
+        return [None if value is None else count_in(value) for value in named]
+
+    def _newest(self, names: Sequence[str]) -> Any:
+        return next((value for name in names if (value := self._reported.get(name)) is not None), None)
 
     def completion(self) -> Completion:
         drafted, accepted, passes = self._sums()
-        is_reported = drafted is not None and accepted is not None
-        return replace(super().completion(), counts=(drafted, accepted, passes or 0) if is_reported else None)
+        completion, histogram = super().completion(), histogram_in(self._newest(HISTOGRAM))
+        if drafted is None or accepted is None:
+            return completion
+        return replace(completion, counts=(drafted, accepted, passes or 0), histogram=histogram)
+
+
+class TensorRTLLM(OpenAI):
+    """trtllm-serve: text in every event. The last event of a choice has the counts of the text and a histogram.
+
+    It reports them if `per_request_spec_decode_stats` is set in the file of its options, with the PyTorch backend. The fields are
+    those that AIPerf 0.14 reads; no server could be run here.
+    """
+
+    name = "tensorrt-llm"
+
+    def read(self, event, at_s):
+        for choice in event.get("choices") or ():
+            self._reported = choice.get("speculative_decoding") or self._reported
+        super().read(event, at_s)
+
+    def completion(self) -> Completion:
+        completion, reported = super().completion(), self._reported
+        if not reported:
+            return completion
+        names = ("total_draft_tokens", "total_accepted_draft_tokens", "num_spec_steps")
+        counts = tuple(count_in(reported[name]) for name in names)
+        return replace(completion, counts=counts, histogram=histogram_in(reported.get("acceptance_histogram")))
 
 
 class LlamaServer(OpenAI):
@@ -282,6 +340,7 @@ class LlamaServer(OpenAI):
 
     name = "llama-server"
     generated = "llamacpp:tokens_predicted_total"
+    draft_length = "speculative.n_max"  # older versions read it; newer versions ignore it
     reconnects = True  # build 11434 closes one in twenty of its kept-alive connections during a text
 
     def __init__(self) -> None:
@@ -289,10 +348,10 @@ class LlamaServer(OpenAI):
         self._due = 0  # tokens of the last pass that are not received yet
 
     @classmethod
-    def requests(cls, model, prompt, most, chat):
+    def requests(cls, model, prompt, most, chat, schema=None):
         return [("/completion", {
             "prompt": prompt, "n_predict": most, "temperature": 0, "stream": True, "return_tokens": True, "cache_prompt": False,
-            "timings_per_token": True,
+            "timings_per_token": True, **({"json_schema": schema} if schema else {}),
         })]  # fmt: skip
 
     def read(self, event, at_s):
@@ -319,6 +378,7 @@ class LlamaServer(OpenAI):
 
     def completion(self) -> Completion:
         completion, counts = super().completion(), self._counts()
+        completion = replace(completion, prompt_tokens=count_in(self._reported.get("prompt_n")))
         if not counts[0]:
             return completion
         steps = [part for part in self.passes if part.drafted]

@@ -1,5 +1,6 @@
 """The report on two servers under load: a row per prompt, values with intervals per load, and a sentence of advice."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import pairwise
 from statistics import median
@@ -20,6 +21,7 @@ from .load import SIDES, Block, Plan, Sides, blocks
 from .replies import Completion
 
 Completions = Sequence[Completion]
+Pair = Sequence[Completions]  # the completions of one prompt: the baseline's, then those with speculation
 COUNTER_SHARE = 0.05  # relative difference that a server's counters may have, because others may use the server
 
 
@@ -47,9 +49,7 @@ def from_blocks(
     """Return the report as plain data."""
     levels = [_level(at_once, prompts, blocks) for at_once in dict.fromkeys(block.at_once for block in blocks)]
     return {
-        "servers": {
-            side: {"name": client.server.name, "kind": client.kind.name, "model": client.model} for side, client in clients.items()
-        },
+        **source(clients),
         "options": {
             "max_new_tokens": most, "prompts": len(prompts), "concurrency": [level["concurrency"] for level in levels],
         },
@@ -59,6 +59,12 @@ def from_blocks(
         "note": "seconds are measured by the client and include the network. Speedups are for complete texts, from the request to the "
         "last token. Tokens per second are the sum over all readers while all were busy. Intervals are 90%, by resampling prompts",
     }  # fmt: skip
+
+
+def source(clients: Mapping[str, Client]) -> dict[str, Any]:
+    """Return the names, kinds and models of both servers."""
+    sides = clients.items()
+    return {"servers": {s: {"name": c.server.name, "kind": c.kind.name, "model": c.model} for s, c in sides}}
 
 
 def table(measured: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -90,7 +96,6 @@ def _level(at_once: int, prompts: Sequence[Question], blocks: Sequence[Block]) -
         for i, prompt in enumerate(prompts)
     ]
     rows = [_row(prompt, at_once, *pair) for prompt, pair in pairs if all(pair)]
-    sums = [sums for _, pair in pairs if all(sums := _sums(pair))]
     failed = [text.error for side in SIDES for text in texts[side] if text.error]
     errors, differs = _first(failed), _first(completion.differs for completion in completions["speculative"])
     empty = sum(row["identical"] is None for row in rows)
@@ -99,10 +104,9 @@ def _level(at_once: int, prompts: Sequence[Question], blocks: Sequence[Block]) -
         "concurrency": at_once,
         "tokens_per_second": median(block.tokens_per_second for block in by_side["speculative"]),
         "baseline_tokens_per_second": median(block.tokens_per_second for block in by_side["baseline"]),
-        "speedup": _speedup(sums) if sums else None,
-        "interval": interval(sums, _speedup),
-        **_acceptance(completions["speculative"]),
-        "by_position": list(_tested(completions["speculative"]).rates),
+        **gain([pair for _, pair in pairs]),
+        **acceptance(completions["speculative"]),
+        "by_position": list(tested(completions["speculative"]).rates),
         "latency": {side: _latency(completions[side]) for side in SIDES},
         "identical": sum(row["identical"] is True for row in rows),
         "texts": sum(map(len, texts.values())),
@@ -110,7 +114,7 @@ def _level(at_once: int, prompts: Sequence[Question], blocks: Sequence[Block]) -
         "errors": errors,
         "differs": differs,
         "remarks": [*errors, *differs, *([nothing] if empty else [])],
-        "counters": {side: _counters(by_side[side], completions[side]) for side in SIDES},
+        "counters": {side: counters(by_side[side], completions[side]) for side in SIDES},
         "rows": rows,
     }
 
@@ -124,7 +128,7 @@ def _row(prompt: Question, at_once: int, baseline: Completions, speculative: Com
     is_same = len(set(texts)) == 1
     return {
         "id": prompt.id, "concurrency": at_once, "tokens_per_second": rate, "baseline_tokens_per_second": plain_rate,
-        "speedup": rate / plain_rate if plain_rate else None, **_acceptance(speculative),
+        "speedup": rate / plain_rate if plain_rate else None, **acceptance(speculative),
         "identical": is_same if any(texts) else None,
         "first_difference": None if is_same else first_difference(texts[0], texts[len(baseline)]),
     }  # fmt: skip
@@ -134,9 +138,33 @@ def _first(sentences: Iterable[str | None]) -> list[str]:
     return [*dict.fromkeys(filter(None, sentences))][:5]
 
 
-def _sums(pair: Sequence[Completions]) -> list[float]:
+def gain(pairs: Iterable[Pair], *, without_first: bool = False) -> dict[str, Any]:
+    """Return the speedup over all prompts and its interval, None if no prompt has text from both servers.
+
+    `without_first` excludes the first token of each text and its time, which is that of reading the prompt.
+    """
+    sums = [sums for pair in pairs if all(pair) and all(sums := _sums(pair, without_first))]
+    return {"speedup": _speedup(sums) if sums else None, "interval": interval(sums, _speedup)}
+
+
+def rates(pairs: Sequence[Pair]) -> dict[str, float]:
+    """Return the tokens per second of complete texts, without and with speculation."""
+    sides = [[completion for pair in pairs for completion in pair[side]] for side in (0, 1)]
+    plain, fast = (sum(c.tokens for c in side) / max(1e-9, sum(c.total_s for c in side)) for side in sides)
+    return {"baseline_tokens_per_second": plain, "tokens_per_second": fast}
+
+
+def _sums(pair: Pair, without_first: bool) -> list[float]:
     """Return tokens and seconds of both sides' completions, the baseline's first."""
-    return [sum(getattr(item, name) for item in completions) for completions in pair for name in ("tokens", "total_s")]
+    return [sum(part) for side in pair for part in zip(*(_written(item, without_first) for item in side), strict=True)]
+
+
+def _written(completion: Completion, without_first: bool) -> tuple[float, float]:
+    """Return the tokens and seconds of a text."""
+    if not without_first or not completion.passes:
+        return completion.tokens, completion.total_s
+    first = completion.passes[0]
+    return completion.tokens - first.tokens, completion.total_s - first.at_s
 
 
 def _speedup(sums: Sequence[Sequence[float]]) -> float:
@@ -145,23 +173,34 @@ def _speedup(sums: Sequence[Sequence[float]]) -> float:
     return (more_tokens / more_seconds) / (tokens / seconds)
 
 
-def _acceptance(completions: Completions) -> dict[str, float | None]:
-    drafted, accepted, passes = _counts(completions)
+def acceptance(completions: Completions) -> dict[str, float | None]:
+    """Return tokens per pass with a draft, and the share of drafted tokens that was accepted; None if they are not reported."""
+    drafted, accepted, passes = counts(completions)
     return {
         "mean_acceptance_length": 1 + accepted / passes if passes else None,
         "draft_acceptance_rate": accepted / drafted if drafted else None,
     }
 
 
-def _counts(completions: Completions) -> list[int]:
+def counts(completions: Completions) -> list[int]:
     """Return the drafted tokens, accepted tokens and passes with a draft of all completions that have counts."""
     return [sum(completion.counts[i] for completion in completions if completion.counts) for i in range(3)]
 
 
-def _tested(completions: Completions) -> Acceptance:
-    """Return acceptance by position. If a pass accepted fewer tokens than it drafted, the next token was rejected."""
-    passes = (part for completion in completions for part in completion.passes if part.drafted)
-    return Acceptance.from_counts((part.accepted, part.accepted < part.drafted) for part in passes)
+def tested(completions: Completions) -> Acceptance:
+    """Return acceptance by position. If a pass accepted fewer tokens than it drafted, the next token was rejected.
+
+    A histogram replaces unknown passes. Its last entry counts passes that accepted a complete draft.
+    """
+    drafts: Counter[tuple[int, bool]] = Counter()
+    for completion in completions:
+        passes = [part for part in completion.passes if part.drafted]
+        if passes:
+            drafts.update((part.accepted, part.accepted < part.drafted) for part in passes)
+        else:
+            longest = len(completion.histogram) - 1
+            drafts.update({(n, n < longest): number for n, number in enumerate(completion.histogram) if number})
+    return Acceptance.from_counts(drafts.elements())
 
 
 def _latency(completions: Completions) -> dict[str, float | None]:
@@ -176,11 +215,11 @@ def _latency(completions: Completions) -> dict[str, float | None]:
     }
 
 
-def _counters(blocks: Sequence[Block], completions: Completions) -> dict[str, Any] | None:
+def counters(blocks: Sequence[Block], completions: Completions) -> dict[str, Any] | None:
     """Return a server's own counters with the sums over the received completions, None if it has no counters."""
     if not all(block.counted for block in blocks):
         return None
-    drafted, accepted, passes = _counts(completions)
+    drafted, accepted, passes = counts(completions)
     generated = sum(completion.tokens for completion in completions)
     received = {"generated": generated, "passes": passes, "drafted": drafted, "accepted": accepted}
     sums = {name: sum(block.counted[name] for block in blocks) for name in received}

@@ -69,7 +69,7 @@ def test_a_report_of_two_servers():
 
 def test_positions_after_a_rejection_are_not_tested():
     passes = tuple(Pass(0.0, "", (1,), 3, accepted) for accepted in (0, 1, 1, 3))
-    rates = report._tested([Completion(passes)]).rates
+    rates = report.tested([Completion(passes)]).rates
     assert rates == (3 / 4, 1 / 3, 1.0), "not 3/4, 1/4, 1/4"
 
 

@@ -17,7 +17,7 @@ from ..measure.terminal import run_with_progress, show_lines, show_table
 from ..measure.timing import Question
 from . import decision, diagnosis, records, report
 from .addresses import compared_servers
-from .doctor import examine
+from .doctor import bundled_questions, examine
 from .load import rounds_of
 from .race import ServerRace
 
@@ -66,7 +66,7 @@ def doctor(arguments: Namespace) -> None:
     """Diagnose speculation on two servers, and print the report."""
     whole_number("max_new_tokens", arguments.max_new_tokens, 1, 100_000)
     sides = compared_servers(arguments.baseline, arguments.speculative)
-    prompts = prompt_files.read(arguments.prompts) if arguments.prompts else questions()
+    prompts = prompt_files.read(arguments.prompts) if arguments.prompts else bundled_questions()
     if arguments.markdown:
         writable(arguments.markdown)  # checked before the measurement
     found = run_with_progress(examine(sides, prompts, arguments.seconds, arguments.max_new_tokens))

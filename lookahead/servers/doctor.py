@@ -12,7 +12,7 @@ from itertools import zip_longest
 from time import perf_counter
 
 from ..measure.decision import MAX_PROMPTS, check_budget
-from ..measure.progress import Progress
+from ..measure.progress import Progress, questions
 from ..measure.timing import Question
 from . import report
 from .addresses import RemoteError
@@ -35,17 +35,17 @@ TRIAL_KS, TRIAL_PROMPTS = (1, 2, 4, 8, 16), 4
 
 
 def examine(
-    sides: Sides, questions: Sequence[Question], budget_s: float, most: int = MAX_TOKENS
+    sides: Sides, prompts: Sequence[Question], budget_s: float, most: int = MAX_TOKENS
 ) -> Iterator[Progress | None]:
     """Measure for about `budget_s` seconds, and yield the `Diagnosis` after each phase, or None while there is no news.
 
     Raises `LookaheadError` for invalid input, an unreachable server, or servers without any text.
     """
-    questions = [questions[i] for i in in_turn([question.category for question in questions])[:MAX_PROMPTS]]
-    check_budget(questions, budget_s)
+    prompts = [prompts[i] for i in in_turn([prompt.category for prompt in prompts])[:MAX_PROMPTS]]
+    check_budget(prompts, budget_s)
 
     async def work(put: Callable[[Progress], None]) -> None:
-        await _Examination(sides, questions, budget_s, most, put).run()
+        await _Examination(sides, prompts, budget_s, most, put).run()
 
     yield from stream(work)
 
@@ -54,10 +54,10 @@ class _Examination:
     """The phases. Each adds to `measured`, and to `missing` the reason why a section has no rows."""
 
     def __init__(
-        self, sides: Sides, questions: Sequence[Question], budget_s: float, most: int, put: Callable[[Progress], None]
+        self, sides: Sides, prompts: Sequence[Question], budget_s: float, most: int, put: Callable[[Progress], None]
     ):
         self.sides, self.budget_s, self.most, self.put = sides, budget_s, most, put
-        self.measured = Measurements(questions)
+        self.measured = Measurements(prompts)
         self.clients: Mapping[str, Client] = {}
         self.missing: dict[str, str] = {}
         self._start, self._until = perf_counter(), 0.0
@@ -92,14 +92,14 @@ class _Examination:
 
     async def _blocks(
         self,
-        questions: Sequence[Question],
+        prompts: Sequence[Question],
         plan: Plan,
         most: int,
         add: Callable[[Block], None],
         sides: Sides | None = None,
     ) -> None:
         """Measure a plan, and pass each block to `add`."""
-        async with aclosing(blocks(sides or self.sides, questions, plan, most)) as items:
+        async with aclosing(blocks(sides or self.sides, prompts, plan, most)) as items:
             async for item in items:
                 if isinstance(item, Block):
                     add(item)
@@ -110,18 +110,18 @@ class _Examination:
 
     async def _measure_texts(self) -> None:
         """Measure one text at a time."""
-        questions = self.measured.questions
+        prompts = self.measured.questions
 
         def plan() -> Plan:
-            for first in range(0, len(questions), SLICE):
+            for first in range(0, len(prompts), SLICE):
                 if first and self._spent() > self._until:
                     return
-                yield 1, range(first, min(first + SLICE, len(questions)))
+                yield 1, range(first, min(first + SLICE, len(prompts)))
 
         self.missing["reasoning"] = "the model streams no reasoning"
         self.missing["positions"] = "the server does not report its drafts"
         self.missing["lengths"] = "the server has no fixed draft length, or does not report its drafts"
-        await self._blocks(questions, plan(), self.most, self.measured.blocks.append)
+        await self._blocks(prompts, plan(), self.most, self.measured.blocks.append)
 
     async def _measure_load(self) -> None:
         """Measure several texts at once, with prompts that were measured alone."""
@@ -160,13 +160,13 @@ class _Examination:
         for length in CONTEXTS:
             per_token = min(per_token, MAX_CHARACTERS_PER_TOKEN)
             prompt = long_prompt(round((MARGIN * length - CONTEXT_TOKENS) * per_token))
-            questions, done = [Question(str(length), "context", prompt, False)], []
+            prompts, done = [Question(str(length), "context", prompt, False)], []
             try:
-                await self._blocks(questions, [(1, [0])], CONTEXT_TOKENS, done.append)
+                await self._blocks(prompts, [(1, [0])], CONTEXT_TOKENS, done.append)
             except RemoteError as error:
                 self.missing["context"] = f"{length} tokens: {error}".rstrip(".")
                 return
-            pairs = Measurements(questions, blocks=done).pairs()
+            pairs = Measurements(prompts, blocks=done).pairs()
             if not pairs:
                 errors = [text.error for block in done for text in block.texts if text.error]
                 self.missing["context"] = f"{length} tokens: {errors[0]}".rstrip(".")
@@ -180,17 +180,22 @@ class _Examination:
         field = self.clients[SIDES[1]].kind.draft_length
         if not field:
             return
-        questions = self.measured.questions[:TRIAL_PROMPTS]
+        prompts = self.measured.questions[:TRIAL_PROMPTS]
         for k in TRIAL_KS:
             fast = self.sides[SIDES[1]]
             sides = {**self.sides, SIDES[1]: replace(fast, request={**fast.request, field: k})}
             done: list[Block] = []
-            await self._blocks(questions, [(1, range(len(questions)))], self.most, done.append, sides)
-            trial = Measurements(questions, blocks=done)
+            await self._blocks(prompts, [(1, range(len(prompts)))], self.most, done.append, sides)
+            trial = Measurements(prompts, blocks=done)
             drafts = [part.drafted for item in trial.completions(SIDES[1]) for part in item.passes if part.drafted]
             if not drafts or max(drafts) > k:
                 return  # the server ignores the field
             self.measured.trials[k] = trial.pairs()
+
+
+def bundled_questions() -> list[Question]:
+    """Return the bundled prompts for greedy decoding."""
+    return [question for question in questions() if "temperature" not in question.settings]
 
 
 def in_turn(categories: Sequence[str]) -> list[int]:

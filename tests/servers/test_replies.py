@@ -12,10 +12,11 @@ from conftest import ROOT
 from fakeserver import WORDS, Fake, serving
 
 from lookahead.core.events import SettingsError
+from lookahead.servers import report
 from lookahead.servers.addresses import RemoteError, named, server_at
 from lookahead.servers.background import complete
 from lookahead.servers.client import Client, Timeouts
-from lookahead.servers.replies import VLLM, Pass, with_counts
+from lookahead.servers.replies import VLLM, OpenAI, Pass, SGLang, TensorRTLLM, json_schema, with_counts
 
 pytestmark = pytest.mark.engines
 
@@ -90,6 +91,69 @@ def test_a_servers_counts_are_assigned_to_passes(sizes, accepted, expected):
     passes = [Pass(0.1 * i, "", tuple(range(size))) for i, size in enumerate(sizes)]
     counted, differs = with_counts(passes, accepted, [4] * len(accepted))
     assert differs is None and [part.accepted for part in counted] == expected
+
+
+HISTOGRAM = [11, 14, 11, 4, 0, 3]
+TOTALS = {  # of one text, as each server reports them
+    TensorRTLLM: {"choices": [{"text": "", "finish_reason": "stop", "speculative_decoding": {
+        "total_draft_tokens": 215, "total_accepted_draft_tokens": 63, "num_spec_steps": 43, "num_spec_tokens": 5,
+        "acceptance_rate": 63 / 215, "acceptance_histogram": HISTOGRAM,
+    }}]},
+    SGLang: {"choices": [], "sglext": {"spec_tokens_details": {
+        "spec_num_proposed_drafts": 215, "spec_num_correct_drafts": 63, "spec_verify_ct": 43,
+        "spec_correct_drafts_histogram": HISTOGRAM,
+    }}},
+    VLLM: {"choices": [], "metrics": {"speculative_decoding": {
+        "num_draft_tokens": 215, "num_accepted_draft_tokens": 63, "num_spec_steps": 43, "num_spec_tokens": 5,
+        "acceptance_histogram": HISTOGRAM,
+    }}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TOTALS, ids=lambda kind: kind.name)
+def test_a_histogram_gives_acceptance_by_position(kind):
+    reply = kind()
+    reply.read({"choices": [{"text": "So"}]}, 0.1)
+    reply.read(TOTALS[kind], 0.2)
+    completion = reply.completion()
+    assert completion.counts == (215, 63, 43) and completion.histogram == tuple(HISTOGRAM)
+    acceptance = report.tested([completion])
+    assert acceptance.tested[0] == 43 and acceptance.rates[0] == 32 / 43
+    assert acceptance.accepted[4] == acceptance.tested[4] == 3, "a complete draft was not rejected"
+
+
+def test_reasoning_is_marked():
+    reply = OpenAI()
+    reply.read({"choices": [{"delta": {"reasoning_content": "Hm"}}]}, 0.1)
+    reply.read({"choices": [{"delta": {"content": "So"}}]}, 0.2)
+    assert [part.reasoning for part in reply.completion().passes] == [True, False]
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang", "llama-server"])
+def test_a_schema_is_sent(kind):
+    fake, schema = Fake(kind), {"type": "object"}
+
+    async def work(url):
+        async with Client(server_at(url, "fast", {}), SHORT) as client:
+            await client.identify()
+            for sent in (None, schema):
+                await client.complete("A prompt", 4, False, sent)
+
+    with serving(fake) as url:
+        complete(lambda: work(url))
+    (_, plain), (path, body) = fake.requests
+    if kind == "llama-server":
+        assert body["json_schema"] == schema and "json_schema" not in plain
+    else:
+        assert body["response_format"]["json_schema"]["schema"] == schema and "response_format" not in plain
+        assert path == "/v1/completions"
+
+
+def test_only_json_schemas_are_sent():
+    assert json_schema(None) is None and json_schema(["a", "b"]) is None and json_schema("[ab]+") is None
+    assert json_schema('{"type": "object"}') == json_schema({"type": "object"}) == {"type": "object"}
+    with pytest.raises(SettingsError, match="valid JSON"):
+        json_schema("{type")
 
 
 SENTENCES = {

@@ -1,7 +1,8 @@
-"""Parts of the tabs: a status line with a bar, results, tables, paragraphs and plots."""
+"""Parts of the tabs: a status line with a bar, results, tables, paragraphs, downloads and plots."""
 
+import base64
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import gradio as gr
@@ -62,6 +63,14 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str = ""
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
     return f'<div class="la-tablebox" tabindex="0" role="group" aria-label="table"><table class="la-table">{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def downloads(files: Iterable[tuple[str, str, str]]) -> str:
+    """Return links to files, each with a name, a content type and a text."""
+    return "".join(
+        f'<a download="{name}" href="data:{kind};base64,{base64.b64encode(text.encode()).decode()}">{name}</a> '
+        for name, kind, text in files
+    )
 
 
 def markup(value: str = "", **more: Any) -> gr.HTML:

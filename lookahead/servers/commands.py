@@ -69,13 +69,13 @@ def doctor(arguments: Namespace) -> None:
     prompts = prompt_files.read(arguments.prompts) if arguments.prompts else bundled_questions()
     if arguments.markdown:
         writable(arguments.markdown)  # checked before the measurement
-    found = run_with_progress(examine(sides, prompts, arguments.seconds, arguments.max_new_tokens))
+    result = run_with_progress(examine(sides, prompts, arguments.seconds, arguments.max_new_tokens))
     if arguments.markdown:
-        arguments.markdown.write_text(found.markdown(), encoding="utf-8", newline="")
+        arguments.markdown.write_text(result.markdown(), encoding="utf-8", newline="")
     if arguments.json:
-        print(json.dumps(found.document()))
+        print(json.dumps(result.document()))
     else:
-        _show_diagnosis(found)
+        _show_diagnosis(result)
 
 
 def acceptance(arguments: Namespace) -> None:
@@ -102,14 +102,14 @@ def to_csv(measured: dict[str, Any]) -> str:
     return csv_text(COLUMNS, ([row.get(name) for name in COLUMNS] for row in measured["rows"]))
 
 
-def _show_diagnosis(found: diagnosis.Diagnosis) -> None:
-    for finding in found.findings:
+def _show_diagnosis(result: diagnosis.Diagnosis) -> None:
+    for finding in result.findings:
         lines = (f"{finding.severity}: {finding.title}", finding.evidence, finding.fix, finding.flag, "")
         show_lines(line for line in lines if line or line == lines[-1])
-    for name in found.sections:
-        show_table(*found.table(name), [diagnosis.TITLES[name]], [""])
-    show_lines([f"{diagnosis.TITLES[name]}: not measured ({reason})" for name, reason in found.missing.items()])
-    show_lines([diagnosis.NOTE, "", found.advice])
+    for name in result.sections:
+        show_table(*result.table(name), [diagnosis.TITLES[name]], [""])
+    show_lines([f"{diagnosis.TITLES[name]}: not measured ({reason})" for name, reason in result.missing.items()])
+    show_lines([diagnosis.NOTE, "", result.advice])
 
 
 def _show_acceptance(summary: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ NOTE = (
 TITLES = {
     "categories": "Gain by category", "load": "Gain by texts at once", "context": "Gain by context length",
     "output": "Gain with structured output", "reasoning": "Gain in reasoning", "positions": "Acceptance by position",
-    "lengths": "Draft length, for one text at a time", "questions": "Questions with known answers",
+    "lengths": "Draft length with one text at a time", "questions": "Questions with known answers",
 }  # fmt: skip
 HEADS = {
     "name": "", "prompts": "prompts", "baseline_tokens_per_second": "tokens/s without", "tokens_per_second": "with",
@@ -210,9 +210,9 @@ def _questions(measured: Measurements) -> list[Row]:
 def _best_k(rows: Sequence[Row]) -> int | None:
     """Return the length with the highest speedup of the trial, or without a trial of the prediction; 0 if none pays."""
     for key in ("trial", "predicted"):
-        found = [row for row in rows if row[key]]
-        if found:
-            best = max(found, key=lambda row: row[key])
+        known = [row for row in rows if row[key]]
+        if known:
+            best = max(known, key=lambda row: row[key])
             return best["k"] if best[key] > 1 else 0
     return None
 

@@ -27,7 +27,7 @@ SHARES = {"texts": 0.3, "load": 0.25, "questions": 0.15, "context": 0.2, "length
 MAX_TOKENS = 64  # per text
 SLICE = 4  # prompts between two checks of the time
 LOADS, LOADED = (8, 2, 32, 8), 16  # texts at once, in order; different prompts
-ANSWER_TOKENS, ASKED_AT_ONCE = 48, 2
+ANSWER_TOKENS, PROBES_AT_ONCE = 48, 2
 CONTEXTS = (1024, 2048, 4096, 8192, 16384, 32768)  # tokens of a prompt and its text
 CONTEXT_TOKENS, MARGIN = 32, 0.9  # tokens of the text; share of the context that is used
 CHARACTERS_PER_TOKEN, MAX_CHARACTERS_PER_TOKEN = 4.0, 8.0  # assumed without the server's counts; limit of its counts
@@ -131,20 +131,20 @@ class _Examination:
 
     async def _measure_questions(self) -> None:
         """Ask both servers the questions with known answers, those of all categories in turn."""
-        asked, done = probes(), []
-        order = in_turn([probe.question.category for probe in asked])
-        plan = [(ASKED_AT_ONCE, order[first : first + SLICE]) for first in range(0, len(order), SLICE)]
+        all_probes, done = probes(), []
+        order = in_turn([probe.question.category for probe in all_probes])
+        plan = [(PROBES_AT_ONCE, order[first : first + SLICE]) for first in range(0, len(order), SLICE)]
 
         def add(block: Block) -> None:
             done.append(block)
-            answers = Measurements([probe.question for probe in asked], blocks=done).by_prompt(ASKED_AT_ONCE)
-            self.measured.answers = [(asked[i], pair) for i, pair in answers.items()]
+            answers = Measurements([probe.question for probe in all_probes], blocks=done).by_prompt(PROBES_AT_ONCE)
+            self.measured.answers = [(all_probes[i], pair) for i, pair in answers.items()]
             for text in block.texts:
                 if text.error:
                     self.missing["questions"] = self.missing["output"] = text.error.rstrip(".")
 
         try:
-            await self._blocks([probe.question for probe in asked], plan, ANSWER_TOKENS, add)
+            await self._blocks([probe.question for probe in all_probes], plan, ANSWER_TOKENS, add)
         except RemoteError as error:  # a server refuses the first question
             self.missing["questions"] = self.missing["output"] = str(error).rstrip(".")
 

@@ -77,7 +77,7 @@ TYPICAL_K = 3
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A fault or its absence: a name, its severity, a title, the measurements, and what to change.
+    """A fault or its absence: a name, its severity, a title, the evidence, and the change.
 
     `flag` is the option of the server to paste, "" if there is none.
     """
@@ -115,7 +115,7 @@ class Measurements:
         return {prompt: pair for prompt, pair in sorted(texts.items()) if all(pair)}
 
     def pairs(self, at_once: int = 1, category: str | None = None) -> list[report.Pair]:
-        """Return the texts of both servers at a load, for each question of a category or of all."""
+        """Return the texts of both servers at a load: those of each question of a category, or of all."""
         pairs = self.by_prompt(at_once).items()
         return [pair for prompt, pair in pairs if category in (None, self.questions[prompt].category)]
 
@@ -197,17 +197,17 @@ def loop_start(completion: Completion) -> int | None:
 
 def diagnose(measured: Measurements) -> list[Finding]:
     """Return the findings, the most severe first. The last one is `healthy` if there are no errors and warnings."""
-    found = [*_failures(measured)]
+    findings = [*_failures(measured)]
     if off := [*_off(measured)]:
-        found += off
+        findings += off
     else:
         drafter = [*_drafter(measured)]
         speed = [] if drafter else [*_draft_length(measured)] or [*_slower(measured)]
-        found += [*drafter, *speed, *_loops(measured), *_counters(measured)]
-    found += [*_corrupted(measured), *_texts(measured)]
+        findings += [*drafter, *speed, *_loops(measured), *_counters(measured)]
+    findings += [*_corrupted(measured), *_texts(measured)]
     order = [ERROR, WARNING, INFO]
-    found.sort(key=lambda finding: order.index(finding.severity))
-    return found if any(finding.severity in order[:2] for finding in found) else [_healthy(measured), *found]
+    findings.sort(key=lambda finding: order.index(finding.severity))
+    return findings if any(finding.severity in order[:2] for finding in findings) else [_healthy(measured), *findings]
 
 
 def _failures(measured: Measurements) -> Iterator[Finding]:
@@ -429,7 +429,7 @@ def _texts(measured: Measurements) -> Iterator[Finding]:
     is_common = len(positions) > DIFFERING * len(pairs)
     fix = "Two tokens whose logits nearly tie can swap by rounding, because a pass with a draft has other shapes."
     if is_common:
-        fix += " So many differences are unusual: compare in float32, and ask questions with known answers."
+        fix += " This number of differences is unusual: compare in float32, and ask questions with known answers."
     title = (
         "Most greedy texts differ from the baseline's."
         if is_common

@@ -1,6 +1,5 @@
 """Should I turn it on? A recommendation with its reasons, from the visitor's prompts or from the displayed race."""
 
-import base64
 import html
 import json
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from ..parts import (
     Follow,
     Opening,
     answer_html,
+    downloads,
     error_line,
     markup,
     plot,
@@ -120,13 +120,10 @@ def _decide(
 def _report_html(report: Report, first: Question, family: str, tokens: int) -> str:
     fields = {**form.DEFAULTS, "family": family, "chat": first.chat, "max_new_tokens": tokens}
     race = form.link(first.prompt, [] if is_servers(family) else [report.best.method], fields)
-    downloads = "".join(
-        f'<a download="{name}" href="data:{kind};base64,{base64.b64encode(make(report).encode()).decode()}">{name}</a> '
-        for name, kind, make in FILES
-    )
+    files = downloads((name, kind, make(report)) for name, kind, make in FILES)
     return (
         f"{answer_html(report.sentence, report.reasons())}"
-        f'<p class="la-prose">Download: {downloads}<a href="{html.escape(race)}" target="_blank" rel="noopener">race it on the first prompt</a></p>'
+        f'<p class="la-prose">Download: {files}<a href="{html.escape(race)}" target="_blank" rel="noopener">race it on the first prompt</a></p>'
     )
 
 

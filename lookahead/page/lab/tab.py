@@ -11,14 +11,16 @@ import gradio as gr
 from ...family.models import Models
 from ...measure.scenarios import DEFAULT_FAMILY
 from ...server.state import ServerState, family_title
+from ...servers.addresses import offered
 from ..parts import DARK, QUIET, Opening, markup, status_line
-from . import batches, claims, decision, grow, length, lossy, machine
+from . import batches, claims, decision, doctor, grow, length, lossy, machine
 
 NAME, AT_ONCE = "lab", "How many at once?"
 SECTIONS = {
     "Claims": claims, "Should I turn it on?": decision, AT_ONCE: batches, "Draft length": length,
     "How much may the text change?": lossy, "This machine": machine, "Grow a drafter": grow,
 }  # fmt: skip
+SERVERS = {"Server doctor": doctor}  # only if the app has servers
 
 
 def tab(server: ServerState, lab: gr.Tab) -> gr.Tabs:
@@ -38,7 +40,7 @@ def tab(server: ServerState, lab: gr.Tab) -> gr.Tabs:
         opened(chosen, None, family, queue=False, **QUIET)
     follow(_family_line, markup())
     with gr.Tabs(elem_id="la-lab") as sections:
-        for name, section in SECTIONS.items():
+        for name, section in {**SECTIONS, **(SERVERS if offered() else {})}.items():
             with gr.Tab(name, id=name, elem_classes="la-section") as opened:
                 for number, opening in enumerate(section.add(server, follow)):
                     # The first section is opened with the Lab.

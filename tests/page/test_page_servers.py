@@ -1,5 +1,6 @@
 """A race between servers in a real browser: chosen by name, drawn with counts only, saved and linked."""
 
+import base64
 import json
 
 import pytest
@@ -93,3 +94,21 @@ def test_the_lab_decides_for_servers(visit):
             break
     assert "Several texts at once: " in section.inner_text()
     assert section.locator(".js-plotly-plot .scatterlayer .point").count() >= 2
+
+
+def test_the_lab_diagnoses_servers(visit, servers):
+    page = visit()
+    page.get_by_role("tab", name="Lab").click()
+    page.get_by_role("tab", name="Server doctor").click()
+    section = page.locator(".la-section:visible")
+    section.get_by_label("measure for").click()
+    page.get_by_role("option", name="15 seconds").click()
+    section.get_by_role("button", name="Diagnose").click()
+    expect(section.locator(".la-answer").first).to_be_visible(timeout=60_000)
+    section.get_by_role("button", name="Stop").click()
+    links = section.locator("a[download]")
+    assert links.all_inner_texts() == ["doctor.md", "doctor.json"]
+    report = base64.b64decode(links.last.get_attribute("href").partition(",")[2]).decode()
+    document = json.loads(report)
+    assert document["findings"][0]["title"] in section.inner_text() and document["advice"] in section.inner_text()
+    assert document["servers"]["speculative"]["name"] == "fast" and not any(url in report for url in servers.values())

@@ -5,51 +5,37 @@ vLLM is in another environment, see `vllm_environment`. All engines compute in f
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
-import vllm_environment
+from conftest import daily
+from doctor_states import STATES, draft_folder, vllm
 
 import lookahead
 from lookahead.family.sources import locations
 from lookahead.measure.scenarios import BENCH
 from lookahead.measure.timing import Question
-from lookahead.servers import report
+from lookahead.servers import doctor, report
 from lookahead.servers.addresses import RemoteError, server_at
 from lookahead.servers.background import complete
-from lookahead.servers.engines import Engine, EngineProcess
+from lookahead.servers.engines import EngineProcess
 from lookahead.servers.load import SIDES, Block, blocks, rounds_of
 from lookahead.servers.race import ServerRace
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1500)]  # the first test may wait until vLLM is installed
-MAX_TOKENS, TOGETHER, PREFIX = 32, 4, 0.9
+MAX_TOKENS, TOGETHER, PREFIX, K = 32, 4, 0.9, 4
 PROMPTS = [Question(s.id, s.category, s.prompt, s.chat) for s in BENCH if not s.options][:8]
 NAMES, THINGS, VERBS = ("Anna", "Ben"), ("frog", "kite", "cake"), ("found", "lost")
-
-
-def engine(speculative=False):
-    """Return vLLM, with our draft model if `speculative`."""
-    members, python = locations("pocket"), vllm_environment.python()
-
-    command = [
-        python, "-m", "vllm.entrypoints.openai.api_server", "--model", members["target"], "--served-model-name", "target",
-        "--dtype", "float32", "--max-model-len", "1024", "--max-num-seqs", "16", "--no-enable-prefix-caching",
-        "--enforce-eager",  # compiling takes a minute per server
-    ]  # fmt: skip
-    config = {"method": "draft_model", "model": members["draft"], "num_speculative_tokens": 4}
-    drafting = ["--speculative-config", json.dumps(config), "--per-request-spec-decode-metrics", "detailed"]
-    variables = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
-    return Engine("vllm", [*command, *(drafting if speculative else [])], None, variables)
 
 
 @pytest.fixture(scope="module")
 def servers():
     """Both servers, running."""
-    plain, fast = EngineProcess(engine()), EngineProcess(engine(speculative=True))  # both start now
+    draft = locations("pocket")["draft"]
+    plain, fast = EngineProcess(vllm()), EngineProcess(vllm(draft, K))  # both start now
     with ExitStack() as stack:
         stack.push(fast)  # it is ended also if the other does not start
         stack.enter_context(plain)
@@ -94,7 +80,7 @@ def test_concurrent_races_are_complete_and_their_counts_agree(servers):
         fast = trace.lanes[1]
         assert fast.verified[0].drafted is None
         # A delayed pass is received together with the next one, as one step.
-        passes = [step.drafted / 4 for step in fast.verified[1:]]
+        passes = [step.drafted / K for step in fast.verified[1:]]
         assert all(number in (1, 2, 3) for number in passes)
         assert all(
             len(step.emitted) == step.accepted + number
@@ -119,6 +105,27 @@ def test_its_counters_agree_under_load(servers):
             counted = level["counters"][side]
             assert counted["counted"] == counted["arrived"], (side, counted)
         assert level["counters"]["speculative"]["counted"]["drafted"] > 0
+
+
+SECONDLESS = {name: state for name, state in STATES.items() if name != "k too large"}  # others need no speeds
+DRAFTER = {"off", "broken-drafter", "low-acceptance"}
+
+
+@pytest.mark.parametrize("state", daily(SECONDLESS, len(SECONDLESS)))
+def test_the_doctor_diagnoses_the_drafter(servers, state, tmp_path, monkeypatch):
+    """`doctor_states.py` runs the complete doctor in all states, on an idle machine."""
+    monkeypatch.setattr(doctor, "SHARES", {"texts": 1.0})
+    expected, name, k = SECONDLESS[state]
+    with ExitStack() as stack:
+        fast = {"off": servers[0], "healthy": servers[1]}.get(state)
+        if fast is None:
+            process = stack.enter_context(EngineProcess(vllm(draft_folder(name, tmp_path), k)))
+            fast = server_at(process.url, "fast", {})
+        sides = dict(zip(SIDES, (servers[0], fast), strict=True))
+        *_, last = (p for p in doctor.examine(sides, doctor.bundled_questions(), 30, 48) if p and p.result)
+    found = {finding.id for finding in last.result.findings}
+    assert found & DRAFTER == {expected} & DRAFTER, last.result.findings
+    assert (state == "off") == ("positions" in last.result.missing)
 
 
 def test_the_received_steps_of_a_crashed_server_are_kept(servers):

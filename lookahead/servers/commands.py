@@ -106,9 +106,11 @@ def _show_diagnosis(result: diagnosis.Diagnosis) -> None:
     for finding in result.findings:
         lines = (f"{finding.severity}: {finding.title}", finding.evidence, finding.fix, finding.flag, "")
         show_lines(line for line in lines if line or line == lines[-1])
-    for name in result.sections:
-        show_table(*result.table(name), [diagnosis.TITLES[name]], [""])
-    show_lines([f"{diagnosis.TITLES[name]}: not measured ({reason})" for name, reason in result.missing.items()])
+    for name, title in diagnosis.TITLES.items():
+        if name in result.sections:
+            show_table(*result.table(name), [title], [result.reason(name), ""])
+        else:
+            show_lines([title, result.reason(name), ""])
     show_lines([diagnosis.NOTE, "", result.advice])
 
 

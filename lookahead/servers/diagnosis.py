@@ -37,6 +37,11 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "mean_acceptance_length": decimal, "draft_acceptance_rate": percent, "first_position": percent, "rate": percent,
     "predicted": ratio, "trial": ratio,
 }  # fmt: skip
+REASONS = {  # of sections without rows
+    "reasoning": "the model streams no reasoning",
+    "positions": "the server does not report its drafts",
+    "lengths": "the draft length is unknown or varies",
+}
 Row = dict[str, Any]
 
 
@@ -44,7 +49,7 @@ Row = dict[str, Any]
 class Diagnosis:
     """The report on two servers.
 
-    `sections` have rows by name, and `missing` the reasons why others have none. `best_k` is the draft length with the highest
+    `sections` have rows by name. `missing` are the reasons why a section has no rows, or only some. `best_k` is the draft length with the highest
     measured or predicted speedup for one text at a time: 0 if none pays, None if it is unknown.
     """
 
@@ -62,6 +67,11 @@ class Diagnosis:
         keys = [key for key in HEADS if any(row.get(key) is not None for row in rows)]
         return [HEADS[key] for key in keys], [[_cell(key, row.get(key)) for key in keys] for row in rows]
 
+    def reason(self, name: str) -> str:
+        """Return a sentence on why a section has no rows or only some, "" for a complete one."""
+        start = "Further rows were not measured" if name in self.sections else "Not measured"
+        return f"{start}: {self.missing[name]}." if name in self.missing else ""
+
     def markdown(self) -> str:
         """Return the report in Markdown. The last paragraph is the advice."""
         parts = ["# Diagnosis of speculation"]
@@ -69,10 +79,11 @@ class Diagnosis:
             parts += [f"## {finding.severity.capitalize()}: {finding.title}", finding.evidence, finding.fix]
             parts += [f"    {finding.flag}"] if finding.flag else []
         for name, title in TITLES.items():
-            if name in self.sections:
-                parts += [f"## {title}", markdown_table(*self.table(name))]
-            else:
-                parts += [f"## {title}", f"Not measured: {self.missing[name]}."]
+            parts += [
+                f"## {title}",
+                markdown_table(*self.table(name)) if name in self.sections else "",
+                self.reason(name),
+            ]
         parts += ["## Published acceptance at the first position", markdown_table(*published())]
         parts += [f"{measured_where(self.source)}; {NOTE}; measured on {date.today()}.", "## Advice", self.advice]
         return "\n\n".join(filter(None, parts)) + "\n"
@@ -101,18 +112,17 @@ def _cell(key: str, value: Any) -> str:
 def from_measurements(
     measured: Measurements, source: Mapping[str, Any], settings: Mapping[str, Any], missing: Mapping[str, str]
 ) -> Diagnosis:
-    """Return the report. `missing` has the reasons of sections that may have no rows."""
+    """Return the report. `missing` has the reasons of incomplete sections."""
     findings = tuple(diagnose(measured))
     builders = {
         "categories": _categories, "load": _load, "context": _context, "output": _output, "reasoning": _reasoning,
         "positions": _positions, "lengths": _lengths, "questions": _questions,
     }  # fmt: skip
     sections = {name: rows for name, build in builders.items() if (rows := build(measured))}
-    missing = {name: missing.get(name, "the time was over") for name in TITLES if name not in sections}
+    empty = {name: REASONS.get(name, "the time was over") for name in TITLES if name not in sections}
+    missing = {name: reason for name in TITLES if (reason := missing.get(name, empty.get(name)))}
     best_k = _best_k(sections.get("lengths", ()))
-    return Diagnosis(
-        findings, sections, missing, best_k, _advice(measured, findings, sections, missing), source, settings
-    )
+    return Diagnosis(findings, sections, missing, best_k, _advice(measured, findings, sections), source, settings)
 
 
 def gain_row(name: str, pairs: Sequence[report.Pair], *, without_first: bool = False) -> Row:
@@ -217,12 +227,7 @@ def _best_k(rows: Sequence[Row]) -> int | None:
     return None
 
 
-def _advice(
-    measured: Measurements,
-    findings: Sequence[Finding],
-    sections: Mapping[str, Sequence[Row]],
-    missing: Mapping[str, str],
-) -> str:
+def _advice(measured: Measurements, findings: Sequence[Finding], sections: Mapping[str, Sequence[Row]]) -> str:
     first, parts = findings[0], []
     if first.severity == HEALTHY:
         parts.append("Keep speculation on.")
@@ -242,6 +247,4 @@ def _advice(
         parts.append(
             f"The gain is {ratio(high['speedup'])} for {high['name']} and {ratio(low['speedup'])} for {low['name']}."
         )
-    if missing:
-        parts.append(f"Not measured: {', '.join(missing)}.")
     return " ".join(parts)

@@ -6,7 +6,7 @@ too long is cut off, and keeps its results.
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
 from itertools import zip_longest
 from time import perf_counter
@@ -23,7 +23,7 @@ from .findings import Measurements
 from .load import SIDES, Block, Plan, Sides, blocks
 from .probes import long_prompt, probes
 
-SHARES = {"texts": 0.3, "load": 0.25, "questions": 0.15, "context": 0.2, "lengths": 0.1}
+SHARES = {"texts": 0.3, "load": 0.25, "lengths": 0.1, "questions": 0.15, "context": 0.2}
 MAX_TOKENS = 64  # per text
 SLICE = 4  # prompts between two checks of the time
 LOADS, LOADED = (8, 2, 32, 8), 16  # texts at once, in order; different prompts
@@ -51,7 +51,7 @@ def examine(
 
 
 class _Examination:
-    """The phases. Each adds to `measured`, and to `missing` the reason why a section has no rows."""
+    """The phases. Each adds to `measured`, and to `missing` the reason why a section is incomplete."""
 
     def __init__(
         self, sides: Sides, prompts: Sequence[Question], budget_s: float, most: int, put: Callable[[Progress], None]
@@ -68,9 +68,11 @@ class _Examination:
             remaining_s = max(0.0, self.budget_s - self._spent())
             self._until = self._spent() + remaining_s * SHARES[name] / sum([*SHARES.values()][number:])
             limit_s = remaining_s if number == 0 else self._until - self._spent()
-            with suppress(TimeoutError):
+            try:
                 async with asyncio.timeout(limit_s):
                     await getattr(self, f"_measure_{name}")()
+            except TimeoutError:
+                self.missing[name] = "the time was over"
             if not self.measured.pairs():
                 raise self._no_text()
             self._show(name, self._diagnosis())
@@ -118,9 +120,6 @@ class _Examination:
                     return
                 yield 1, range(first, min(first + SLICE, len(prompts)))
 
-        self.missing["reasoning"] = "the model streams no reasoning"
-        self.missing["positions"] = "the server does not report its drafts"
-        self.missing["lengths"] = "the server has no fixed draft length, or does not report its drafts"
         await self._blocks(prompts, plan(), self.most, self.measured.blocks.append)
 
     async def _measure_load(self) -> None:

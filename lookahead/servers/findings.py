@@ -58,19 +58,19 @@ DRAFTING = {  # options that turn speculation on with `k` drafted tokens
     "sglang": "--speculative-algorithm STANDALONE --speculative-draft-model-path DRAFT --speculative-num-steps {k} "
     "--speculative-eagle-topk 1 --speculative-num-draft-tokens {rows}",
     "llama-server": "--spec-type draft-simple --spec-draft-model DRAFT.gguf --spec-draft-n-max {k}",
-    "tensorrt-llm": "speculative_config: {{decoding_type: Eagle3, speculative_model: HEAD, max_draft_len: {k}}}",
+    "tensorrt-llm": "speculative_config: {{decoding_type: Eagle3, speculative_model: HEAD, max_draft_len: {k}}}  # extra_llm_api_options",
 }
 LENGTH = {  # options that set the draft length
     "vllm": """--speculative-config '{{"method": "METHOD", "model": "DRAFT", "num_speculative_tokens": {k}}}'""",
     "sglang": "--speculative-num-steps {k} --speculative-eagle-topk 1 --speculative-num-draft-tokens {rows}",
     "llama-server": "--spec-draft-n-max {k}",
-    "tensorrt-llm": "speculative_config: {{decoding_type: Eagle3, speculative_model: HEAD, max_draft_len: {k}}}",
+    "tensorrt-llm": "speculative_config: {{decoding_type: Eagle3, speculative_model: HEAD, max_draft_len: {k}}}  # extra_llm_api_options",
 }
 REPORTING = {  # options that report drafted and accepted tokens of every text
     "vllm": "--per-request-spec-decode-metrics detailed",
     "sglang": "",
     "llama-server": "",
-    "tensorrt-llm": "per_request_spec_decode_stats: true",
+    "tensorrt-llm": "per_request_spec_decode_stats: true  # extra_llm_api_options",
 }
 TYPICAL_K = 3
 
@@ -158,11 +158,13 @@ def forecasts(pairs: Sequence[report.Pair]) -> list[Forecast]:
 
 
 def draft_length(pairs: Sequence[report.Pair]) -> int | None:
-    """Return the fixed draft length of the server, None if it is unknown or varies."""
+    """Return the fixed draft length of the server, None if it is unknown or varies. That of a tree is its depth."""
     fast = [completion for pair in pairs for completion in pair[1]]
     drafted, _, passes = report.counts(fast)
     k = round(drafted / passes) if passes else 0
-    return k if k and abs(drafted - k * passes) <= 0.1 * drafted else None
+    if not k or abs(drafted - k * passes) > 0.1 * drafted:
+        return None
+    return min([k, *(len(completion.histogram) - 1 for completion in fast if completion.histogram)])
 
 
 def _tokens(acceptance: Acceptance, k: int) -> float:
@@ -196,11 +198,10 @@ def loop_start(completion: Completion) -> int | None:
 
 
 def diagnose(measured: Measurements) -> list[Finding]:
-    """Return the findings, the most severe first. The last one is `healthy` if there are no errors and warnings."""
+    """Return the findings, the most severe first. The first one is `healthy` if there are no errors and warnings."""
     findings = [*_failures(measured)]
-    if off := [*_off(measured)]:
-        findings += off
-    else:
+    findings += (off := [*_off(measured)])
+    if "off" not in {finding.id for finding in off}:
         drafter = [*_drafter(measured)]
         speed = [] if drafter else [*_draft_length(measured)] or [*_slower(measured)]
         findings += [*drafter, *speed, *_loops(measured), *_counters(measured)]
@@ -252,7 +253,10 @@ def _off(measured: Measurements) -> Iterator[Finding]:
         f"{counted(len(fast), 'text')} have no drafted tokens. An event has {decimal(per_event[0])} tokens, as the baseline's "
         f"({decimal(per_event[1])}). The median gap between events is {_gap_ms(fast)} ms, the baseline's {_gap_ms(plain)} ms."
     )
-    fix = "Start the server with a drafter. Check its log: some options turn speculation off without an error."
+    fix = (
+        "Start the server with a drafter. Check its log: some options turn speculation off without an error. An n-gram drafter "
+        "drafts only if a text repeats itself."
+    )
     yield Finding("off", ERROR, "Speculation is off.", evidence, fix, _flag(DRAFTING, kind, TYPICAL_K))
 
 
@@ -376,19 +380,17 @@ def _loops(measured: Measurements) -> Iterator[Finding]:
 
 
 def _counters(measured: Measurements) -> Iterator[Finding]:
-    differs = next((completion.differs for completion in measured.completions(SIDES[1]) if completion.differs), None)
-    blocks = [block for block in measured.blocks if block.side == SIDES[1]]
-    counters = report.counters(blocks, measured.completions(SIDES[1]))
-    evidence = f"A response differs from the received tokens: {differs}." if differs else ""
-    if counters and not counters["agree"]:
-        names = [name for name, n in counters["arrived"].items() if n != counters["counted"][name]]
-        values = (
-            f"{name}: {count(counters['counted'][name])} and {count(counters['arrived'][name])}" for name in names
-        )
-        evidence = f"{evidence} The counters and the received texts differ: {', '.join(values)}.".strip()
+    texts = measured.completions(SIDES[1])
+    differs = next((completion.differs for completion in texts if completion.differs), None)
+    evidence = f"A response differs from the received tokens: {differs}. " if differs else ""
+    counters = report.counters([block for block in measured.blocks if block.side == SIDES[1]], texts)
+    if counters and not counters["agree"] and any(completion.counts for completion in texts):
+        sums = ((name, n, counters["arrived"][name]) for name, n in counters["counted"].items())
+        values = ", ".join(f"{name} {count(n)} and {count(arrived)}" for name, n, arrived in sums if n != arrived)
+        evidence += f"The sums of the counters and of the received texts differ: {values}."
     if evidence:
         fix = "Measure without other clients. If the difference stays, acceptance on dashboards is wrong."
-        yield Finding("counters-disagree", WARNING, "The server's counters disagree with its texts.", evidence, fix)
+        yield Finding("counters-disagree", WARNING, "The server's counters are wrong.", evidence.strip(), fix)
 
 
 def _corrupted(measured: Measurements) -> Iterator[Finding]:

@@ -75,7 +75,7 @@ def _finding(finding: Finding) -> str:
 
 def _tables(result: Diagnosis) -> str:
     shown = [table(*result.table(name), TITLES[name]) for name in TITLES if name in result.sections]
-    missing = [f"{TITLES[name]}: not measured ({reason})." for name, reason in result.missing.items()]
+    missing = [f"{TITLES[name]}: {result.reason(name)}" for name in result.missing]
     sources = table(*published(), "Published acceptance at the first position")
     notes = "".join(f'<p class="la-prose">{html.escape(line)}</p>' for line in [*missing, f"Note: {NOTE}."])
     return f"{''.join(shown)}{sources}{notes}"

@@ -37,6 +37,7 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "mean_acceptance_length": decimal, "draft_acceptance_rate": percent, "first_position": percent, "rate": percent,
     "predicted": ratio, "trial": ratio,
 }  # fmt: skip
+ENOUGH_RIGHT = 0.5  # share of the questions that the baseline must answer
 REASONS = {  # of sections without rows
     "reasoning": "the model streams no reasoning",
     "positions": "the server does not report its drafts",
@@ -247,4 +248,7 @@ def _advice(measured: Measurements, findings: Sequence[Finding], sections: Mappi
         parts.append(
             f"The gain is {ratio(high['speedup'])} for {high['name']} and {ratio(low['speedup'])} for {low['name']}."
         )
+    right, total = (sum(row[key] for row in sections.get("questions", ())) for key in ("baseline", "total"))
+    if right < ENOUGH_RIGHT * total:
+        parts.append(f"The baseline has only {right} of {total} answers right, so corrupted answers may be missed.")
     return " ".join(parts)

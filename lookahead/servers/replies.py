@@ -262,6 +262,8 @@ class SGLang(OpenAI):
     @classmethod
     def requests(cls, model, prompt, most, chat, schema=None):
         openai = super().requests(model, prompt, most, chat, schema)
+        path, counted = openai[1]
+        openai.insert(1, (path, counted | SPEC_DETAILS))  # newer versions refuse `return_token_ids` in streams
         native = {"text": prompt, "sampling_params": {"temperature": 0, "max_new_tokens": most}, "stream": True}
         return openai if chat or schema else [("/generate", native | SPEC_DETAILS), ("/generate", native), *openai]
 

@@ -186,6 +186,16 @@ def test_counters_that_disagree(monkeypatch):
     assert "A response differs from the received tokens" in finding.evidence
 
 
+def test_sums_of_counters_that_disagree_with_the_texts():
+    found = measured(lambda *_: naive(tokens=45), lambda *_: text([(0.012, 4)] * 9), categories="aaaa")
+    _, fast = found.blocks
+    sums = {"generated": 4 * 46, "passes": 4 * 9, "drafted": 4 * 9 * K, "accepted": 4 * 9 * 4}
+    found.blocks[1] = replace(fast, counted=sums)
+    assert first(found).id == "healthy"
+    found.blocks[1] = replace(fast, counted={**sums, "accepted": 80})
+    assert first(found).id == "counters-disagree" and "accepted 80 and 144" in first(found).evidence
+
+
 def test_texts_that_differ_have_a_position(monkeypatch):
     found = examined(monkeypatch, Fake(), Reordered(runs=RUNS, ids=[*range(6), 9, *range(7, 40)]), "texts", "load")
     finding = next(finding for finding in found.findings if finding.id == "text-differs")

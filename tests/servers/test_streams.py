@@ -427,6 +427,11 @@ def test_counts_are_requested_from_sglang(details):
     assert level["mean_acceptance_length"] == 3.0 and level["draft_acceptance_rate"] == 0.5
 
 
+def test_counts_are_requested_without_ids_if_sglang_refuses_ids_in_streams():
+    refuses = lambda path, body: 400 if "return_token_ids" in body else None  # noqa: E731
+    assert requested(Scripted(sglang_chat(DETAILS), "sglang", refuses=refuses)).counts == (16, 8, 4)
+
+
 @pytest.mark.parametrize("details", [None, {}, {"spec_verify_ct": 4}])
 def test_sglang_without_details_has_no_counts(details):
     assert requested(Scripted(sglang_chat(details), "sglang")).counts is None

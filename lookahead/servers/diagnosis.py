@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from ..core.numbers import UNKNOWN, decimal, percent, ranged, ratio
-from ..measure.decision import texts_at_once
+from ..measure.decision import Level, texts_at_once
 from ..measure.tables import Table, markdown_table, measured_where
 from . import report
 from .findings import HEALTHY, PUBLISHED, Finding, Measurements, diagnose, first_position, forecasts, levels
@@ -114,16 +114,18 @@ def from_measurements(
     measured: Measurements, source: Mapping[str, Any], settings: Mapping[str, Any], missing: Mapping[str, str]
 ) -> Diagnosis:
     """Return the report. `missing` has the reasons of incomplete sections."""
-    findings = tuple(diagnose(measured))
+    gains = levels(measured)
+    findings = tuple(diagnose(measured, gains))
     builders = {
         "categories": _categories, "load": _load, "context": _context, "output": _output, "reasoning": _reasoning,
         "positions": _positions, "lengths": _lengths, "questions": _questions,
     }  # fmt: skip
     sections = {name: rows for name, build in builders.items() if (rows := build(measured))}
+    missing = {"output": missing.get("questions"), **missing}
     empty = {name: REASONS.get(name, "the time was over") for name in TITLES if name not in sections}
-    missing = {name: reason for name in TITLES if (reason := missing.get(name, empty.get(name)))}
+    missing = {name: reason for name in TITLES if (reason := missing.get(name) or empty.get(name))}
     best_k = _best_k(sections.get("lengths", ()))
-    return Diagnosis(findings, sections, missing, best_k, _advice(measured, findings, sections), source, settings)
+    return Diagnosis(findings, sections, missing, best_k, _advice(gains, findings, sections), source, settings)
 
 
 def gain_row(name: str, pairs: Sequence[report.Pair], *, without_first: bool = False) -> Row:
@@ -228,23 +230,22 @@ def _best_k(rows: Sequence[Row]) -> int | None:
     return None
 
 
-def _advice(measured: Measurements, findings: Sequence[Finding], sections: Mapping[str, Sequence[Row]]) -> str:
+def _advice(gains: Sequence[Level], findings: Sequence[Finding], sections: Mapping[str, Sequence[Row]]) -> str:
     first, parts = findings[0], []
     if first.severity == HEALTHY:
         parts.append("Keep speculation on.")
     else:
         parts.append(f"{first.title} {first.fix} Then run the doctor again.")
-    measured_levels = levels(measured)
-    if first.id != "off" and measured_levels:
-        parts.append(texts_at_once(measured_levels))
+    if first.id != "off":
+        parts.append(texts_at_once(gains))
     best_k = _best_k(sections.get("lengths", ()))
     if best_k is not None and first.id not in ("off", "broken-drafter"):
         parts.append(
             f"The best draft length for one text is {best_k}." if best_k else "No draft length pays for one text."
         )
-    gains = [row for row in sections.get("categories", ()) if row["speedup"] and row["name"] != "all"]
-    if len(gains) > 1 and first.id != "off":
-        low, high = (choose(gains, key=lambda row: row["speedup"]) for choose in (min, max))
+    rows = [row for row in sections.get("categories", ()) if row["speedup"] and row["name"] != "all"]
+    if len(rows) > 1 and first.id != "off":
+        low, high = (choose(rows, key=lambda row: row["speedup"]) for choose in (min, max))
         parts.append(
             f"The gain is {ratio(high['speedup'])} for {high['name']} and {ratio(low['speedup'])} for {low['name']}."
         )

@@ -73,6 +73,10 @@ class _Examination:
                     await getattr(self, f"_measure_{name}")()
             except TimeoutError:
                 self.missing[name] = "the time was over"
+            except RemoteError as error:
+                if number == 0:
+                    raise
+                self.missing[name] = str(error).rstrip(".")
             if not self.measured.pairs():
                 raise self._no_text()
             self._show(name, self._diagnosis())
@@ -138,14 +142,10 @@ class _Examination:
             done.append(block)
             answers = Measurements([probe.question for probe in all_probes], blocks=done).by_prompt(PROBES_AT_ONCE)
             self.measured.answers = [(all_probes[i], pair) for i, pair in answers.items()]
-            for text in block.texts:
-                if text.error:
-                    self.missing["questions"] = self.missing["output"] = text.error.rstrip(".")
+            if errors := [text.error for text in block.texts if text.error]:
+                self.missing["questions"] = errors[0].rstrip(".")
 
-        try:
-            await self._blocks([probe.question for probe in all_probes], plan, ANSWER_TOKENS, add)
-        except RemoteError as error:  # a server refuses the first question
-            self.missing["questions"] = self.missing["output"] = str(error).rstrip(".")
+        await self._blocks([probe.question for probe in all_probes], plan, ANSWER_TOKENS, add)
 
     async def _measure_context(self) -> None:
         """Measure prompts of each length, up to the first one that a server refuses."""
@@ -162,13 +162,11 @@ class _Examination:
             prompts, done = [Question(str(length), "context", prompt, False)], []
             try:
                 await self._blocks(prompts, [(1, [0])], CONTEXT_TOKENS, done.append)
-            except RemoteError as error:
+            except RemoteError as error:  # of the warm-up, which has the same prompt
                 self.missing["context"] = f"{length} tokens: {error}".rstrip(".")
                 return
             pairs = Measurements(prompts, blocks=done).pairs()
             if not pairs:
-                errors = [text.error for block in done for text in block.texts if text.error]
-                self.missing["context"] = f"{length} tokens: {errors[0]}".rstrip(".")
                 return
             tokens = pairs[0][0][0].prompt_tokens or length
             per_token = len(prompt) / tokens

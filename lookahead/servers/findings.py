@@ -197,27 +197,42 @@ def loop_start(completion: Completion) -> int | None:
     return None
 
 
-def diagnose(measured: Measurements) -> list[Finding]:
-    """Return the findings, the most severe first. The first one is `healthy` if there are no errors and warnings."""
+def diagnose(measured: Measurements, gains: Sequence[Level]) -> list[Finding]:
+    """Return the findings, the most severe first. The first one is `healthy` if there are no errors and warnings.
+
+    `gains` are the `levels` of the measurements.
+    """
     findings = [*_failures(measured)]
     findings += (off := [*_off(measured)])
     if "off" not in {finding.id for finding in off}:
         drafter = [*_drafter(measured)]
-        speed = [] if drafter else [*_draft_length(measured)] or [*_slower(measured)]
+        speed = [] if drafter else [*_draft_length(measured, gains)] or [*_slower(measured, gains)]
         findings += [*drafter, *speed, *_loops(measured), *_counters(measured)]
     findings += [*_corrupted(measured), *_texts(measured)]
     order = [ERROR, WARNING, INFO]
     findings.sort(key=lambda finding: order.index(finding.severity))
-    return findings if any(finding.severity in order[:2] for finding in findings) else [_healthy(measured), *findings]
+    return (
+        findings
+        if any(finding.severity in order[:2] for finding in findings)
+        else [_healthy(measured, gains), *findings]
+    )
 
 
 def _failures(measured: Measurements) -> Iterator[Finding]:
-    failed = [text.error for block in measured.blocks if block.side == SIDES[1] for text in block.texts if text.error]
-    if failed:
-        total = sum(len(block.texts) for block in measured.blocks if block.side == SIDES[1])
-        yield Finding(
-            "failing", ERROR, "Requests fail.", f"{len(failed)} of {counted(total, 'request')} failed: {failed[0]}"
-        )
+    """Find requests that only the server with speculation refuses."""
+    plain, fast = (
+        {
+            text.prompt: text.error
+            for block in measured.blocks
+            if block.side == side
+            for text in block.texts
+            if text.error
+        }
+        for side in SIDES
+    )
+    if failed := [error for prompt, error in fast.items() if prompt not in plain]:
+        evidence = f"{counted(len(failed), 'prompt')} failed with speculation only: {failed[0]}"
+        yield Finding("failing", ERROR, "Requests fail.", evidence)
 
 
 def _off(measured: Measurements) -> Iterator[Finding]:
@@ -228,15 +243,11 @@ def _off(measured: Measurements) -> Iterator[Finding]:
     )
     if drafted or not fast or not plain:
         return
-    kind = measured.kind
+    kind, unreported = measured.kind, "The server does not report acceptance."
     if counted_by_server:
-        evidence = (
-            f"The server's counters show {count(counted_by_server)} drafted tokens, but its responses have no counts."
-        )
+        evidence = f"Its counters have {count(counted_by_server)} drafted tokens, but its responses have no counts."
         fix = "Start the server with this option. Without it, acceptance by position and by category is unknown."
-        yield Finding(
-            "unreported", WARNING, "The server does not report acceptance.", evidence, fix, REPORTING.get(kind, "")
-        )
+        yield Finding("unreported", WARNING, unreported, evidence, fix, REPORTING.get(kind, ""))
         return
     per_event = [sum(c.tokens for c in side) / max(1, sum(len(c.passes) for c in side)) for side in (fast, plain)]
     bursts = [_burst_share(side) for side in (fast, plain)]
@@ -245,9 +256,7 @@ def _off(measured: Measurements) -> Iterator[Finding]:
             f"Its responses have no counts, but their events have {decimal(per_event[0])} tokens on average, and the baseline's "
             f"{decimal(per_event[1])}."
         )
-        yield Finding(
-            "unreported", INFO, "The server does not report acceptance.", evidence, flag=REPORTING.get(kind, "")
-        )
+        yield Finding("unreported", INFO, unreported, evidence, flag=REPORTING.get(kind, ""))
         return
     evidence = (
         f"{counted(len(fast), 'text')} have no drafted tokens. An event has {decimal(per_event[0])} tokens, as the baseline's "
@@ -317,7 +326,7 @@ def _drafter(measured: Measurements) -> Iterator[Finding]:
     yield Finding("low-acceptance", WARNING, title, evidence, fix, flag)
 
 
-def _draft_length(measured: Measurements) -> Iterator[Finding]:
+def _draft_length(measured: Measurements, gains: Sequence[Level]) -> Iterator[Finding]:
     """Compare the server's draft length with the best predicted one, at every load."""
     worst: tuple[float, int, int, Forecast, Forecast] | None = None
     for load in measured.loads:
@@ -334,12 +343,11 @@ def _draft_length(measured: Measurements) -> Iterator[Finding]:
         f"With {_at_once(load)}, the predicted speedup is {ratio(best.speedup)} with k = {best.k}, and {ratio(now.speedup)} with the "
         f"server's k = {k}."
     )
-    speedups = [f"{ratio(level.speedup)} with {_at_once(level.at_once)}" for level in levels(measured) if level.speedup]
+    speedups = [f"{ratio(level.speedup)} with {_at_once(level.at_once)}" for level in gains if level.speedup]
     evidence += f" Measured: {', '.join(speedups)}."
     fix = f"Draft {counted(best.k, 'token')} per pass."
-    yield Finding(
-        "k-too-large", WARNING, "The draft length is too large.", evidence, fix, _flag(LENGTH, measured.kind, best.k)
-    )
+    flag = _flag(LENGTH, measured.kind, best.k)
+    yield Finding("k-too-large", WARNING, "The draft length is too large.", evidence, fix, flag)
 
 
 def levels(measured: Measurements) -> list[Level]:
@@ -347,8 +355,8 @@ def levels(measured: Measurements) -> list[Level]:
     return levels_of({"texts": load, **report.gain(measured.pairs(load))} for load in measured.loads)
 
 
-def _slower(measured: Measurements) -> Iterator[Finding]:
-    slow = [level for level in levels(measured) if level.interval and level.interval[1] < 1]
+def _slower(measured: Measurements, gains: Sequence[Level]) -> Iterator[Finding]:
+    slow = [level for level in gains if level.interval and level.interval[1] < 1]
     if not slow:
         return
     names = ", ".join(f"{ratio(level.speedup)} with {_at_once(level.at_once)}" for level in slow)
@@ -432,11 +440,7 @@ def _texts(measured: Measurements) -> Iterator[Finding]:
     fix = "Two tokens whose logits nearly tie can swap by rounding, because a pass with a draft has other shapes."
     if is_common:
         fix += " This number of differences is unusual: compare in float32, and ask questions with known answers."
-    title = (
-        "Most greedy texts differ from the baseline's."
-        if is_common
-        else "Some greedy texts differ from the baseline's."
-    )
+    title = f"{'Most' if is_common else 'Some'} greedy texts differ from the baseline's."
     yield Finding("text-differs", WARNING if is_common else INFO, title, evidence, fix)
 
 
@@ -446,8 +450,8 @@ def _difference(plain: Completion, fast: Completion) -> int | None:
     return first_difference(plain.text, fast.text)
 
 
-def _healthy(measured: Measurements) -> Finding:
-    evidence = texts_at_once(levels(measured))
+def _healthy(measured: Measurements, gains: Sequence[Level]) -> Finding:
+    evidence = texts_at_once(gains)
     first = first_position(measured.completions(SIDES[1], 1))
     if first:
         evidence += f" At the first position, {percent(first[0])} of the drafted tokens were accepted."

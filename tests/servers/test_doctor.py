@@ -12,7 +12,7 @@ from lookahead.__main__ import main
 from lookahead.measure.timing import Question
 from lookahead.servers import diagnosis, doctor, findings
 from lookahead.servers.addresses import RemoteError, server_at
-from lookahead.servers.findings import Measurements, diagnose, forecasts, loop_start
+from lookahead.servers.findings import Measurements, forecasts, levels, loop_start
 from lookahead.servers.load import SIDES, Block, CompletedRequest
 from lookahead.servers.probes import COPYING, COUNTING, SCHEMA, long_prompt, probes
 from lookahead.servers.replies import Completion, Pass
@@ -111,6 +111,10 @@ def measured(plain, fast, loads=(1,), categories=("a",)):
 
 def naive(seconds=0.01, tokens=40):
     return text([(seconds, None)] * tokens)
+
+
+def diagnose(found):
+    return findings.diagnose(found, levels(found))
 
 
 def first(found):

@@ -2,8 +2,8 @@
 
 `AcceptanceRecord` has the fields of AIPerf's `SpecDecodeAcceptanceRecord` (0.13): those of vLLM's
 `metrics.speculative_decoding`, and the engine's name. `read` accepts JSON or JSON lines of such records, of AIPerf's records
-(`spec_decode_acceptance`), of vLLM's responses, and of our traces, whose lanes become records. A record has no text and no
-times. So `to_trace` shows each token as a box, and each pass takes `PASS_S`.
+(`spec_decode_acceptance`), of responses of vLLM, SGLang and TensorRT-LLM, and of our traces, whose lanes become records. A record
+has no text and no times. So `to_trace` shows each token as a box, and each pass takes `PASS_S`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from ..measure.intervals import interval
 from ..trace import schema
 from ..trace.parsing import decode_text, first_error, max_entries, parse_json
 from ..trace.trace import Trace
+from .replies import UNREADABLE, OpenAI, SGLang, TensorRTLLM
 
 MAX_RECORDS, MAX_LINES = 20_000, 100_000
 Number = Annotated[int, Field(ge=0, lt=1 << 40)]
 MAX_LENGTH = 4096
 Length = Annotated[int, Field(ge=0, le=MAX_LENGTH)]  # of a draft, or of its accepted tokens
 Steps = Annotated[list[Length], Field(max_length=200_000, fail_fast=True)]
+ENGINES: dict[type[OpenAI], str] = {SGLang: "sglang", TensorRTLLM: "tensorrt_llm"}  # with AIPerf's names
 PASS_S = 0.1
 MAX_TOKENS = 10_000  # in a trace of records
 TOKEN = "\u25af "  # a box instead of text
@@ -129,7 +131,7 @@ def read(data: str | bytes) -> list[AcceptanceRecord]:
         if len(records) > MAX_RECORDS:
             raise TraceError("records", position, f"a file has at most {counted(MAX_RECORDS, 'record')}.")
     if not records:
-        raise TraceError("records", "none", "give AIPerf's records, vLLM's responses, or one of our traces.")
+        raise TraceError("records", "none", "give AIPerf's records, responses of engines, or one of our traces.")
     return records
 
 
@@ -170,7 +172,29 @@ def _records(data: Any) -> Sequence[AcceptanceRecord]:
         usage = data.get("usage")
         tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
         return [AcceptanceRecord.model_validate({"engine": "vllm", "completion_tokens": tokens} | counts)]
-    return [AcceptanceRecord.model_validate(data)] if "acceptance_histogram" in data else []
+    if "acceptance_histogram" in data:
+        return [AcceptanceRecord.model_validate(data)]
+    try:
+        return [record for kind in ENGINES if (record := _response_record(kind, data))]
+    except ValidationError:  # the counts contradict each other
+        raise
+    except UNREADABLE:
+        return []
+
+
+def _response_record(kind: type[OpenAI], data: dict[str, Any]) -> AcceptanceRecord | None:
+    """Return the record of a complete response, None if it has no histogram. Raises an error of `UNREADABLE`."""
+    reply = kind()
+    reply.read(data, 0.0)
+    completion = reply.completion()
+    if not completion.counts or not completion.histogram:
+        return None
+    drafted, accepted, passes = completion.counts
+    return AcceptanceRecord(
+        engine=ENGINES[kind], mean_acceptance_length=1 + accepted / max(1, passes), draft_acceptance_rate=accepted / max(1, drafted),
+        acceptance_histogram=dict(enumerate(completion.histogram)), num_accepted_draft_tokens=accepted, num_draft_tokens=drafted,
+        num_spec_steps=passes, num_spec_tokens=len(completion.histogram) - 1, completion_tokens=completion.tokens or None,
+    )  # fmt: skip
 
 
 def summarize(records: Sequence[AcceptanceRecord]) -> dict[str, Any]:

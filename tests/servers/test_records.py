@@ -72,6 +72,30 @@ def test_the_lanes_of_a_trace_become_records(models, tmp_path, capsys):
     assert "per_step_accepted" in json.loads(capsys.readouterr().out)["properties"]
 
 
+TENSORRT_LLM = {
+    "total_draft_tokens": 12, "total_accepted_draft_tokens": 6, "num_spec_steps": 4, "num_spec_tokens": 3, "acceptance_rate": 0.5,
+    "acceptance_histogram": [1, 1, 1, 1],
+}  # fmt: skip
+SGLANG = {
+    "spec_num_proposed_drafts": 12, "spec_num_correct_drafts": 6, "spec_verify_ct": 4,
+    "spec_correct_drafts_histogram": [1, 1, 1, 1],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("engine", "response"),
+    [
+        ("tensorrt_llm", {"choices": [{"message": {"content": "So"}, "speculative_decoding": TENSORRT_LLM}]}),
+        ("sglang", {"choices": [{"message": {"content": "So"}}], "sglext": {"spec_tokens_details": SGLANG}}),
+        ("sglang", {"text": "So", "meta_info": {**SGLANG, "completion_tokens": 10}}),
+    ],
+)
+def test_responses_of_other_engines_are_read(engine, response):
+    (record,) = read(json.dumps(response))
+    assert record.engine == engine and record.drafts == AcceptanceRecord.model_validate(RECORD).drafts
+    assert record.num_spec_tokens == 3 and record.draft_acceptance_rate == 0.5
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -104,7 +128,19 @@ def test_another_encoding_is_refused_with_a_hint(tmp_path, encoding, capsys):
     assert main(["acceptance", str(file)]) == 2 and "save it as UTF-8" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["", "not json", "[]", '{"metrics": null}', '{"a": 1}\nnot json', "[" * 100_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "not json",
+        "[]",
+        '{"metrics": null}',
+        '{"choices": [3]}',
+        '{"meta_info": 3}',
+        '{"a": 1}\nnot json',
+        "[" * 100_000,
+    ],
+)
 def test_a_text_without_records_is_refused(text):
     with pytest.raises(TraceError):
         read(text)

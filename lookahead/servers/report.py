@@ -190,16 +190,15 @@ def counts(completions: Completions) -> list[int]:
 def tested(completions: Completions) -> Acceptance:
     """Return acceptance by position. If a pass accepted fewer tokens than it drafted, the next token was rejected.
 
-    A histogram replaces unknown passes. Its last entry counts passes that accepted a complete draft.
+    A histogram is used if there is one, because an event under load may have several passes. Its last entry counts passes that
+    accepted a complete draft.
     """
     drafts: Counter[tuple[int, bool]] = Counter()
     for completion in completions:
-        passes = [part for part in completion.passes if part.drafted]
-        if passes:
-            drafts.update((part.accepted, part.accepted < part.drafted) for part in passes)
-        else:
-            longest = len(completion.histogram) - 1
-            drafts.update({(n, n < longest): number for n, number in enumerate(completion.histogram) if number})
+        longest = len(completion.histogram) - 1
+        drafts.update({(n, n < longest): number for n, number in enumerate(completion.histogram) if number})
+        if not completion.histogram:
+            drafts.update((part.accepted, part.accepted < part.drafted) for part in completion.passes if part.drafted)
     return Acceptance.from_counts(drafts.elements())
 
 

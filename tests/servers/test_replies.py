@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
@@ -120,6 +121,8 @@ def test_a_histogram_gives_acceptance_by_position(kind):
     acceptance = report.tested([completion])
     assert acceptance.tested[0] == 43 and acceptance.rates[0] == 32 / 43
     assert acceptance.accepted[4] == acceptance.tested[4] == 3, "a complete draft was not rejected"
+    merged = replace(completion, passes=(Pass(0.1, "", (1, 2, 3), 10, 1),))
+    assert report.tested([merged]) == acceptance, "an event of several passes has only their sums"
 
 
 def test_reasoning_is_marked():

@@ -10,7 +10,6 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, NamedTuple
 
-from ..core.acceptance import Acceptance
 from ..core.numbers import count, counted, decimal, percent, ratio
 from ..measure.decision import PAYS, Level, levels_of, texts_at_once
 from ..measure.timing import Question
@@ -144,17 +143,17 @@ class Forecast(NamedTuple):
 def forecasts(pairs: Sequence[report.Pair]) -> list[Forecast]:
     """Return the predicted speedups for draft lengths from 1 to the server's, [] if its length is unknown or varies.
 
-    Tokens per pass follow from acceptance by position. The cost of a pass is interpolated between a pass without a draft and one
+    Passes per text follow from acceptance by position. The cost of a pass is interpolated between a pass without a draft and one
     with the server's draft length.
     """
-    k, fast = draft_length(pairs), [completion for pair in pairs for completion in pair[1]]
-    acceptance = report.tested(fast)
-    plain_s, plain_tokens, _ = _after_first([completion for pair in pairs for completion in pair[0]])
-    fast_s, tokens, accepted = _after_first(fast)
-    if not k or not acceptance.tested or plain_tokens <= 0 or tokens <= accepted or not plain_s:
+    k, sides = draft_length(pairs), [[completion for pair in pairs for completion in pair[i]] for i in (0, 1)]
+    acceptance = report.tested(sides[1])
+    (plain_s, plain_passes), (fast_s, fast_passes) = map(_after_first, sides)
+    if not k or not acceptance.tested or not plain_s or not fast_passes:
         return []
-    cost = max(1.0, fast_s / (tokens - accepted) / (plain_s / plain_tokens))
-    return [Forecast(n, _tokens(acceptance, n) / (1 + (cost - 1) * n / k)) for n in range(1, k + 1)]
+    tokens = round(plain_passes / len(sides[0]))  # of a mean text
+    cost = max(1.0, fast_s / fast_passes / (plain_s / plain_passes))
+    return [Forecast(n, tokens / acceptance.passes(n, tokens) / (1 + (cost - 1) * n / k)) for n in range(1, k + 1)]
 
 
 def draft_length(pairs: Sequence[report.Pair]) -> int | None:
@@ -167,19 +166,15 @@ def draft_length(pairs: Sequence[report.Pair]) -> int | None:
     return min([k, *(len(completion.histogram) - 1 for completion in fast if completion.histogram)])
 
 
-def _tokens(acceptance: Acceptance, k: int) -> float:
-    return sum(chance * (1 + n) for n, chance in enumerate(acceptance.chances(k)))
-
-
-def _after_first(completions: Iterable[Completion]) -> tuple[float, int, int]:
-    """Return the seconds, tokens and accepted tokens after the first pass of every text."""
-    seconds, tokens, accepted = 0.0, 0, 0
+def _after_first(completions: Iterable[Completion]) -> tuple[float, int]:
+    """Return the seconds and passes after the first pass of every text. The last pass may accept tokens after the end."""
+    seconds, passes = 0.0, 0
     for completion in completions:
         if completion.passes:
+            _, accepted, drafts = completion.counts or (0, 0, 0)
             seconds += completion.total_s - completion.passes[0].at_s
-            tokens += completion.tokens - completion.passes[0].tokens
-            accepted += completion.counts[1] if completion.counts else 0
-    return seconds, tokens, accepted
+            passes += max(drafts, completion.tokens - completion.passes[0].tokens - accepted)
+    return seconds, passes
 
 
 def loop_start(completion: Completion) -> int | None:

@@ -18,7 +18,7 @@ from .replies import Completion
 NOTE = (
     "seconds are measured by the client and include the network. Speedups are for complete texts; in long contexts and in reasoning, "
     "they are for the tokens after the first one. Intervals are 90%, by resampling prompts. Predicted speedups assume that the cost "
-    "of a pass grows linearly with the draft length"
+    "of a pass grows linearly with the draft length, so a fixed cost of speculation makes those of short drafts too high"
 )
 TITLES = {
     "categories": "Gain by category", "load": "Gain by texts at once", "context": "Gain by context length",

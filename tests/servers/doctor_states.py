@@ -36,7 +36,7 @@ STATES = {  # the expected finding, the draft model, and its number of tokens
     "k too large": ("k-too-large", "draft", LONG_K),
     "healthy": ("healthy", "draft", K),
 }
-BUDGET_S = 60
+BUDGET_S = 45
 
 
 def vllm(draft: str | None = None, k: int = 0) -> Engine:

@@ -104,11 +104,11 @@ def to_csv(measured: dict[str, Any]) -> str:
 
 def _show_diagnosis(result: diagnosis.Diagnosis) -> None:
     for finding in result.findings:
-        lines = (f"{finding.severity}: {finding.title}", finding.evidence, finding.fix, finding.flag, "")
-        show_lines(line for line in lines if line or line == lines[-1])
+        lines = (f"{finding.severity}: {finding.title}", finding.evidence, finding.fix, finding.flag)
+        show_lines([*filter(None, lines), ""])
     for name, title in diagnosis.TITLES.items():
         if name in result.sections:
-            show_table(*result.table(name), [title], [result.reason(name), ""])
+            show_table(*result.table(name), [title], [*filter(None, [result.reason(name)]), ""])
         else:
             show_lines([title, result.reason(name), ""])
     show_lines([diagnosis.NOTE, "", result.advice])

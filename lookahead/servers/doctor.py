@@ -26,7 +26,7 @@ from .probes import long_prompt, probes
 SHARES = {"texts": 0.3, "load": 0.25, "lengths": 0.1, "questions": 0.15, "context": 0.2}
 MAX_TOKENS = 64  # per text
 SLICE = 4  # prompts between two checks of the time
-LOADS, LOADED = (8, 2, 32, 8), 16  # texts at once, in order; different prompts
+LOADS, LOADED = (8, 8, 2, 32), 16  # texts at once, in order; different prompts
 ANSWER_TOKENS, PROBES_AT_ONCE = 48, 2
 CONTEXTS = (1024, 2048, 4096, 8192, 16384, 32768)  # tokens of a prompt and its text
 CONTEXT_TOKENS, MARGIN = 32, 0.9  # tokens of the text; share of the context that is used

@@ -327,6 +327,9 @@ def test_the_command(capsys, tmp_path, monkeypatch):
         document = json.loads(capsys.readouterr().out)
         assert document["findings"][0]["id"] == "broken-drafter" and plain not in json.dumps(document)
         assert document["advice"] in report.read_text(encoding="utf-8")
+        assert main(arguments) == 0
+        shown = capsys.readouterr().out
+        assert shown.startswith("error: The drafter is broken.\n") and "Acceptance by position" in shown
         assert main([*arguments[:-4], "--seconds", "1"]) == 2
         assert "seconds" in capsys.readouterr().err
         assert main(["doctor", "--baseline", plain, "--speculative", "nonsense"]) == 2

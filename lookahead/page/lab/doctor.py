@@ -65,7 +65,7 @@ def _findings(result: Diagnosis) -> str:
         ("doctor.json", "application/json", json.dumps(result.document(), indent=1)),
     ])  # fmt: skip
     shown = "".join(map(_finding, result.findings))
-    return f'{shown}<p class="la-prose">{html.escape(result.advice)}</p><p class="la-prose">Download: {files}</p>'
+    return f'{shown}{_paragraph(result.advice)}<p class="la-prose">Download: {files}</p>'
 
 
 def _finding(finding: Finding) -> str:
@@ -74,8 +74,13 @@ def _finding(finding: Finding) -> str:
 
 
 def _tables(result: Diagnosis) -> str:
-    shown = [table(*result.table(name), TITLES[name]) for name in TITLES if name in result.sections]
-    missing = [f"{TITLES[name]}: {result.reason(name)}" for name in result.missing]
+    parts = []
+    for name, title in TITLES.items():
+        parts += [table(*result.table(name), title)] if name in result.sections else []
+        parts += [_paragraph(f"{title}: {result.reason(name)}")] if name in result.missing else []
     sources = table(*published(), "Published acceptance at the first position")
-    notes = "".join(f'<p class="la-prose">{html.escape(line)}</p>' for line in [*missing, f"Note: {NOTE}."])
-    return f"{''.join(shown)}{sources}{notes}"
+    return f"{''.join(parts)}{sources}{_paragraph(f'Note: {NOTE}.')}"
+
+
+def _paragraph(text: str) -> str:
+    return f'<p class="la-prose">{html.escape(text)}</p>'

@@ -122,7 +122,7 @@ def test_the_doctor_diagnoses_the_drafter(servers, state, tmp_path, monkeypatch)
             process = stack.enter_context(EngineProcess(vllm(draft_folder(name, tmp_path), k)))
             fast = server_at(process.url, "fast", {})
         sides = dict(zip(SIDES, (servers[0], fast), strict=True))
-        *_, last = (p for p in doctor.examine(sides, doctor.bundled_questions(), 8, 48) if p and p.result)
+        *_, last = (p for p in doctor.examine(sides, doctor.bundled_questions(), 30, 48) if p and p.result)
     found = {finding.id for finding in last.result.findings}
     assert found & DRAFTER == {expected} & DRAFTER, last.result.findings
     assert (state == "off") == ("positions" in last.result.missing)

@@ -144,9 +144,9 @@ def _context_s(lm: CachedLM, rows: Sequence[int]) -> tuple[float, ...]:
     seconds = interleaved(passes, REPEATS, most_s=REPEATS_S)
     added = len(long.tokens) - SHORT_TEXT
     lm.reset()
-    per_token_s = [
-        max(0.0, (long_s - short_s) / added) for short_s, long_s in zip(seconds[::2], seconds[1::2], strict=True)
-    ]
+    pairs = zip(seconds[::2], seconds[1::2], strict=True)
+    # They rise with the rows, so that no extrapolated time is negative.
+    per_token_s = undisturbed([max(0.0, (long_s - short_s) / added) for short_s, long_s in pairs])
     return tuple(interpolate(sizes, per_token_s, n) for n in rows)
 
 

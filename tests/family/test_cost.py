@@ -74,6 +74,13 @@ def test_the_cost_of_a_long_text_is_measured(models, monkeypatch):
     assert cost.measure(lm).context_s == ()
 
 
+def test_disturbed_passes_give_no_negative_cost(models, monkeypatch):
+    monkeypatch.setattr(cost, "interleaved", lambda *_, **__: [0.001, 0.101, 0.001, 0.051, 0.001, 0.0])
+    assert cost._context_s(models.target.fresh(), cost.ROWS) == (0.0,) * len(cost.ROWS)
+    monkeypatch.setattr(cost, "interleaved", lambda *_, **__: [0.001, 0.002, 0.001, 0.005, 0.001, 0.004])
+    assert list(costs_s := cost._context_s(models.target.fresh(), cost.ROWS)) == sorted(costs_s) and costs_s[0] > 0
+
+
 def test_auto_uses_the_costs_of_its_text(models):
     """With rows that are free after a short text and expensive after a long one, `auto` drafts only at first."""
     rows = (1, 64)

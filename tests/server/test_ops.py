@@ -27,7 +27,12 @@ from lookahead.server.limits import Limits, LogSettings
 from lookahead.server.queue import FAULT, Ended, Job, Refused, queue
 from lookahead.server.state import ServerState
 
-pytestmark = [pytest.mark.models, pytest.mark.timed, pytest.mark.last]
+pytestmark = [
+    pytest.mark.models,
+    pytest.mark.timed,
+    pytest.mark.last,
+    pytest.mark.every_day,
+]  # its last test counts runs
 SECRET = "Zanzibar"
 
 

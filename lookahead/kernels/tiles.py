@@ -191,40 +191,37 @@ def _emitted(emit: Callable) -> Callable:
     return compute
 
 
-@_emitted
-def score(unit: _Emitter, left, left_stride, right, right_stride, y, y_stride, steps):
-    """Compute y [rows, 32] = queries [rows, 32 steps] times the keys of a block [16 steps, 32], in pairs."""
-    for half in SCORES:
-        unit.zero(half)
+def _add_products(unit: _Emitter, totals, register: int, left, left_stride, right, right_stride, steps) -> None:
+    """Emit a loop that adds left [rows, 32 steps] times right [16 steps, 16 for each total], in pairs, to the totals."""
     for i in unit.loop(steps):
-        unit.load(LEFT, unit.plus(left, 64, i), left_stride)
-        for half in SCORES:
-            unit.load(RIGHT[0], unit.plus(unit.plus(right, 16, i, right_stride), 64 * half), right_stride)
-            unit.step(half, LEFT, RIGHT[0])
-    for half in SCORES:
-        unit.store(half, unit.plus(y, 64 * half), y_stride)
+        unit.load(register, unit.plus(left, 64, i), left_stride)
+        for number, total in enumerate(totals):
+            block = unit.plus(unit.plus(right, 16, i, right_stride), 64 * number)
+            unit.load(RIGHT[0], block, right_stride)
+            unit.step(total, register, RIGHT[0])
 
 
-@_emitted
-def mix(unit: _Emitter, left, left_stride, right, right_stride, y, y_stride, steps):
-    """Compute y [rows, 64] = softmax weights [rows, 32 steps] times values [16 steps, 64], in pairs."""
-    for block in ACCUMULATORS:
-        unit.zero(block)
-    for i in unit.loop(steps):
-        unit.load(LEFT, unit.plus(left, 64, i), left_stride)
-        for block in ACCUMULATORS:
-            unit.load(RIGHT[0], unit.plus(unit.plus(right, 16, i, right_stride), 64 * block), right_stride)
-            unit.step(block, LEFT, RIGHT[0])
-    for block in ACCUMULATORS:
-        unit.store(block, unit.plus(y, 64 * block), y_stride)
+def _product(totals) -> Callable:
+    """Return a function that computes y = left times right, with 16 columns for each total."""
+
+    @_emitted
+    def compute(unit: _Emitter, left, left_stride, right, right_stride, y, y_stride, steps):
+        for total in totals:
+            unit.zero(total)
+        _add_products(unit, totals, LEFT, left, left_stride, right, right_stride, steps)
+        for number, total in enumerate(totals):
+            unit.store(total, unit.plus(y, 64 * number), y_stride)
+
+    return compute
+
+
+score = _product(SCORES)  # queries [rows, 32 steps] times the keys of a block [16 steps, 32]
+mix = _product(ACCUMULATORS)  # softmax weights [rows, 32 steps] times values [16 steps, 64]
 
 
 @_emitted
 def add_mix(unit: _Emitter, left, left_stride, right, right_stride, y, y_stride, steps):
-    """Add the same for the heads of one token to y [heads, 16]."""
+    """Add the softmax weights of the heads of one token, times 16 columns of values, to y [heads, 16]."""
     unit.load(TOKEN, y, y_stride)
-    for i in unit.loop(steps):
-        unit.load(TOKEN_LEFT, unit.plus(left, 64, i), left_stride)
-        unit.load(RIGHT[0], unit.plus(right, 16, i, right_stride), right_stride)
-        unit.step(TOKEN, TOKEN_LEFT, RIGHT[0])
+    _add_products(unit, [TOKEN], TOKEN_LEFT, left, left_stride, right, right_stride, steps)
     unit.store(TOKEN, y, y_stride)

@@ -7,6 +7,7 @@ The folder may be read-only.
 
 import os
 from pathlib import Path
+from typing import Any, cast
 
 from llvmlite.binding import get_host_cpu_name
 from numba import config
@@ -50,8 +51,8 @@ def select() -> Path | None:
 
     Returns None, and changes nothing, if there is no such code.
     """
-    path = folder()
-    if path and not config.CPU_NAME and (name := kind(get_host_cpu_name(), get_host_cpu_features())):
-        config.CPU_NAME, config.CPU_FEATURES = name, KINDS[name]
+    path, settings = folder(), cast(Any, config)
+    if path and not settings.CPU_NAME and (name := kind(get_host_cpu_name(), get_host_cpu_features())):
+        settings.CPU_NAME, settings.CPU_FEATURES = name, KINDS[name]
         return path
     return None

@@ -110,7 +110,7 @@ def sweep(
 def lengthened(models: Models, question: Question, length: int) -> Question:
     """Return a question with a prompt of at least `length` ids: other bundled prompts, then its own."""
 
-    def ids(prompt: str, chat: bool) -> list[int]:
+    def ids(prompt: str | list[int], chat: bool) -> list[int]:
         vocab, most = models.target.vocab, models.target.context_length
         return encode_prompt(models.tokenizer, prompt, chat=chat, vocab=vocab, context_length=most)
 

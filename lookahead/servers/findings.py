@@ -299,7 +299,8 @@ def _drafter(measured: Measurements) -> Iterator[Finding]:
         return
     rate, tests = first
     categories = by_category(measured)
-    best, worst = (choose(categories, key=categories.get, default="") for choose in (max, min))
+    rising = sorted(categories, key=lambda name: categories[name]) or [""]
+    worst, best = rising[0], rising[-1]
     evidence = f"At the first position, {percent(rate, 1)} of {counted(tests, 'drafted token')} were accepted. "
     flag = _flag(DRAFTING, measured.kind, TYPICAL_K)
     if rate < BROKEN and categories.get(best, 0) < BIGRAM.low:

@@ -18,13 +18,13 @@ older tokens are zero. Blocks of keys and values that are too old for all rows a
 
 import numpy as np
 import torch
-from numba import carray, njit
+from numba import carray
 from numba.extending import register_jitable
 
 from ..model.heads.shape import HeadShape
 from ..model.shape import Shape
 from . import tiles
-from .compiling import REASSOCIATED, kernel
+from .compiling import ORDERED, REASSOCIATED, internal, kernel
 from .product import SHARED, clear, tile_rows
 from .records import ATTENTION
 from .team import share
@@ -87,19 +87,19 @@ def kv_interleave(storage):
     return 2 if storage in (BF16_DOT, BF16_AMX) else 1
 
 
-@njit(inline="always")
+@internal(ORDERED)
 def _key_at(keys, column, dim, size, interleave):
     """Return the address of the first word of a key. Its words are `KEY_BLOCK` apart."""
     return keys + size * (column // KEY_BLOCK * KEY_BLOCK * dim + column % KEY_BLOCK * interleave)
 
 
-@njit(inline="always")
+@internal(ORDERED)
 def _value_at(values, column, dim, size, interleave):
     """Return the address of the first number of a value. Its numbers are `interleave` apart."""
     return values + size * (column // interleave * interleave * dim + column % interleave)
 
 
-@njit(inline="always")
+@internal(ORDERED)
 def _copy_strided(source, source_stride, destination, destination_stride, count, size):
     """Copy `count` numbers of 2 or 4 bytes between addresses with different strides."""
     for i in range(count):
@@ -109,7 +109,7 @@ def _copy_strided(source, source_stride, destination, destination_stride, count,
             int32_at(destination)[i * destination_stride] = int32_at(source)[i * source_stride]
 
 
-@njit(inline="always")
+@internal(ORDERED)
 def store_kv(numbers, heads, keys, values, capacity, column, dim, storage, buffer):
     """Store float32 keys, then values, [2 heads, dim] at `numbers`, in a column. `buffer` has `dim` numbers."""
     rounded = storage != FLOAT32
@@ -154,7 +154,7 @@ def in_token_order(keys: torch.Tensor, values: torch.Tensor, storage: int) -> tu
     return keys.reshape(heads, capacity, dim), values.reshape(heads, capacity, dim)
 
 
-@njit(inline="always")
+@internal(ORDERED)
 def _scores(queries, count, keys, scores, words, stride, storage):
     """Write the products of queries [count, words] and keys [words, KEY_BLOCK] to scores, rows `stride` apart."""
     first = 0
@@ -166,7 +166,7 @@ def _scores(queries, count, keys, scores, words, stride, storage):
         first += rows
 
 
-@njit(inline="always")
+@internal(REASSOCIATED)
 def _softmax(score, weights, count, scaling, rounded, paired):
     """Scale scores [count] and replace them by their softmax; if `paired`, it goes to `weights` as bfloat16."""
     scores, shorts = carray(floats_at(score), count), carray(bfloat16_at(weights), count)
@@ -183,7 +183,7 @@ def _softmax(score, weights, count, scaling, rounded, paired):
             scores[k] = round_if(scores[k] / total, rounded)
 
 
-@njit(inline="always")
+@internal(ORDERED)
 def _clear_weights(score, weights, start, stop, paired):
     """Set softmax weights from `start` to `stop` to zero: those at `weights` if they are `paired`, else at `score`."""
     count = stop - start
@@ -195,13 +195,13 @@ def _clear_weights(score, weights, start, stop, paired):
             scores[k] = 0
 
 
-@njit(inline="always")
+@internal(ORDERED)
 def _oldest(length, window):
     """Return the first of `length` tokens that the last one attends to."""
     return length - window if 0 < window < length else 0
 
 
-@njit(inline="always")
+@internal(ORDERED)
 def _gather(values, size, dim, start, stop, prefix, branch, destination, paired):
     """Copy the values of a text's tokens from `start` to `stop` to contiguous memory.
 
@@ -222,7 +222,7 @@ def _gather(values, size, dim, start, stop, prefix, branch, destination, paired)
             _copy_strided(values + size * dim * column, 1, destination + size * dim * (k - start), 1, dim, size)
 
 
-@njit(error_model="numpy")  # called in three places, and its loops take seconds to compile
+@internal()  # called in three places, and its loops take seconds to compile
 def _accumulate(count, weights, values, y, k, stride, dim, y_stride, storage):
     """Add weights [count, k] times values [k, dim] to y [count, dim]. Values are in the format `storage`.
 
@@ -240,7 +240,7 @@ def _accumulate(count, weights, values, y, k, stride, dim, y_stride, storage):
         first += rows
 
 
-@njit(inline="always")
+@internal(ORDERED)
 def _configure_tiles(saved, rows, group):
     """Configure `tiles` for `rows` rows, and for `group` heads of a token. The previous configuration goes to `saved`."""
     words = carray(integers_at(saved + 64), 8)
@@ -251,7 +251,7 @@ def _configure_tiles(saved, rows, group):
     tiles.configure(saved + 64)
 
 
-@njit(inline="always")
+@internal(ORDERED)
 def _tile_scores(queries, count, keys, scores, words, stride):
     """Compute `_scores` with tiles."""
     rows = min(count, tiles.ROWS)
@@ -261,7 +261,7 @@ def _tile_scores(queries, count, keys, scores, words, stride):
         tiles.score(queries + 4 * first * words, 4 * words, keys, 4 * KEY_BLOCK, out, 4 * stride, words // 16)
 
 
-@njit(inline="always")
+@internal(ORDERED)
 def _tile_mix(count, weights, values, y, steps, stride, dim):
     """Compute y [count, dim] = weights [count, 32 steps], rows `stride` words apart, times values [32 steps, dim]."""
     rows = min(count, tiles.ROWS)
@@ -272,7 +272,7 @@ def _tile_mix(count, weights, values, y, steps, stride, dim):
             tiles.mix(weight, 4 * stride, values + 4 * column, 4 * dim, out, 4 * dim, steps)
 
 
-@njit(inline="always")
+@internal(ORDERED)
 def _tile_add(weights, values, y, steps, stride, dim, y_stride):
     """Add the same for the heads of one token to y, whose rows are `y_stride` apart."""
     for column in range(0, dim if steps else 0, 16):
@@ -384,12 +384,12 @@ def attend(
         i += rows
 
 
-@njit(inline="always")
+@internal(ORDERED)
 def _attention_at(address):
     return carray(memory_at(address), 1, ATTENTION)[0]
 
 
-@njit(error_model="numpy")
+@internal()
 def attend_shared(this, qkv, stride, keys, values, capacity, output, scratch, first, stop, window):
     """Compute the attention of a text: the rows from `first` to `stop` of a `PASS`.
 

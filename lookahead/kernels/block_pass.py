@@ -10,10 +10,9 @@ pass over the weights serves the new tokens and the slots.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from .chain import REQUEST, add_level, pick, stops
-from .compiling import compiled
+from .compiling import compiled, internal
+from .draft import REQUEST, add_level, pick, stops
 from .llama_pass import check_ids, describe, layer_scratch_floats
 from .product import begin_pass, pass_floats, temp_floats
 from .records import (
@@ -135,7 +134,7 @@ class Markov(NamedTuple):
 MARKOV = tuple_type(Markov, INTEGER, FLOATS_2D, INTEGER, INTEGER, FLOATS, FLOAT, INTEGER, INTEGER)
 
 
-@njit(error_model="numpy")
+@internal()
 def add_bias(markov, embeddings, logits, out, temp):
     """Compute out [rows, width] = logits [width] + the Markov head's bias.
 
@@ -191,7 +190,7 @@ def chain(markov, hidden, logits, first, previous, request):
 
 @compiled(MARKOV, FLOATS_2D, INTEGER, INTEGER, INTEGER, REQUEST)
 def tree(markov, logits, anchor, branches, rows, request):
-    """Draft a tree from the slots after the token `anchor`, one level per slot, as `chain.tree` does.
+    """Draft a tree from the slots after the token `anchor`, one level per slot, as `draft.tree` does.
 
     Returns tokens, parents (-1: the anchor) and softmax probabilities. The other arguments are as in `chain`.
     """

@@ -126,12 +126,17 @@ def kernel(integers: int, floats: int = 0, fastmath=ORDERED) -> Callable:
     return decorate
 
 
+def internal(fastmath=False) -> Callable:
+    """Return a decorator for functions that only compiled code calls. They need no conversion of Python's objects."""
+    return njit(error_model="numpy", fastmath=fastmath, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
 def compiled(*arguments: types.Type) -> Callable:
     """Return a decorator for functions with arguments of these types. It compiles a function at the first call. The function
     releases the GIL."""
 
     def decorate(function):
-        dispatcher = njit(nogil=True, error_model="numpy")(function)
+        dispatcher = njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
         _cache_on_disk(dispatcher, function)
         FUNCTIONS[_name(function)] = lambda: dispatcher.compile(arguments)
         return dispatcher

@@ -22,7 +22,7 @@ from ..model.heads.shape import BLOCK, EAGLE, MEDUSA, MTP, NONE
 from ..model.heads.slots import BlockNetwork, MedusaNetwork
 from . import attend, block_pass, llama_pass, recursive_pass
 from .cache import CompiledCache
-from .chain import CompiledRequest
+from .draft import CompiledRequest
 from .product import Product, addresses
 from .records import Caches, Columns, PackedWeights, Rows, Sizes
 from .rotary import SPARE_POSITIONS, RotaryTables
@@ -199,8 +199,7 @@ class CompiledRecursive(_PackedNetwork):
 
         Returns tokens, their confidences, and the features [rows, hidden] of all but the last.
         """
-        arguments = self._arguments(feature, logits, start, cache, request.max_tokens)
-        tokens, confidences, features, _ = recursive_pass.chain(*arguments, CompiledRequest.from_request(request))
+        tokens, _, confidences, features = self._tree(feature, logits, start, cache, request, 1, request.max_tokens)
         return tokens.tolist(), confidences.tolist(), torch.from_numpy(features)
 
     def tree(
@@ -208,17 +207,18 @@ class CompiledRecursive(_PackedNetwork):
         rows: int,
     ) -> DraftTree:  # fmt: skip
         """Draft a tree after the same text. Confidences are softmax probabilities."""
-        arguments = self._arguments(feature, logits, start, cache, rows)
-        *arrays, _ = recursive_pass.tree(*arguments, branches, rows, CompiledRequest.from_request(request))
+        *arrays, _ = self._tree(feature, logits, start, cache, request, branches, rows)
         return DraftTree(*(array.tolist() for array in arrays))
 
-    def _arguments(self, feature, logits, start, cache, drafted) -> tuple:
-        """Return the arguments of `recursive_pass` to draft `drafted` tokens after a text of `start` tokens."""
+    def _tree(self, feature, logits, start, cache, request, branches, rows) -> list[np.ndarray]:
+        """Return the tokens, parents, confidences and features that `recursive_pass.tree` returns."""
         cache.rewind(start)
-        cache.ensure_capacity(start + drafted)
-        caches, rotations = self.reserve(cache, drafted), self.rotary.up_to(start + drafted)
-        text = feature.numpy(), logits.numpy(), start, rotations
-        return self.kernels, self.sizes, self._form, self.weights, caches, *text
+        cache.ensure_capacity(start + rows)
+        caches, rotations = self.reserve(cache, rows), self.rotary.up_to(start + rows)
+        network, text = (self.kernels, self.sizes, self._form, self.weights, caches), (feature.numpy(), logits.numpy())
+        compiled = CompiledRequest.from_request(request)
+        *arrays, _ = recursive_pass.tree(*network, *text, start, rotations, branches, rows, compiled)
+        return arrays
 
     def _pass(self, inputs, state_width, ids, columns, positions, first, cache):
         shape, n = self.shape, len(ids)

@@ -22,7 +22,7 @@ from ..core.lm import DraftTree
 from ..model.cache import NOTHING
 from ..model.forward import ALL_ROWS, Forward, Part, Rollback
 from ..model.shape import Shape
-from . import attend, chain, heads, llama_pass
+from . import attend, draft, heads, llama_pass
 from .cache import CompiledCache
 from .llama_weights import Weights
 from .product import Product, addresses, storage_format
@@ -252,23 +252,16 @@ class Llama(Forward):
 
         return run
 
-    def chain(self, ids, base, cache, request):
-        arguments = self._draft_arguments(ids, base, cache, request.max_tokens)
-        tokens, confidences, *_ = chain.chain(*arguments, chain.CompiledRequest.from_request(request))
-        return tokens.tolist(), confidences.tolist()
-
     def tree(self, ids, base, cache, request, branches, rows):
-        arguments = self._draft_arguments(ids, base, cache, rows)
-        *arrays, read, _, _ = chain.tree(*arguments, branches, rows, chain.CompiledRequest.from_request(request))
-        return DraftTree(*(array.tolist() for array in arrays), read)
-
-    def _draft_arguments(self, ids: Sequence[int], base: int, cache: CompiledCache, drafted: int) -> tuple:
-        """Return the arguments of `chain`'s functions to read ids after `base` cached tokens and draft `drafted`."""
-        shape, stop, (kernels, weights) = self.shape, base + len(ids) + drafted, self._packed
+        shape, stop, (kernels, weights) = self.shape, base + len(ids) + rows, self._packed
         cache.ensure_capacity(stop)
         addresses = cache.reserve(stop - base, shape.kv_heads, shape.head_dim, self.dtype)[None]
-        caches, rotations = Caches(addresses, np.array([cache.capacity]), NOTHING), self._rotary.up_to(stop)
-        return kernels, self._sizes, weights, caches, np.array(ids), base, rotations, NOTHING
+        caches, text = Caches(addresses, np.array([cache.capacity]), NOTHING), (np.array(ids), base)
+        compiled = draft.CompiledRequest.from_request(request)
+        *arrays, read, _, _ = draft.tree(
+            kernels, self._sizes, weights, caches, *text, self._rotary.up_to(stop), NOTHING, branches, rows, compiled
+        )
+        return DraftTree(*(array.tolist() for array in arrays), read)
 
     def head_passes(self, network):
         return heads.passes(network, self)

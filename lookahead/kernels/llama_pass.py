@@ -10,17 +10,17 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba import carray, njit
+from numba import carray
 
 from . import attend, product, team
-from .compiling import compiled, kernel
+from .compiling import compiled, internal, kernel
 from .elementwise import add, add_bias, apply_rope, gate, norm, read, scale, store
 from .product import pass_at
 from .records import CACHES, COLUMNS, KERNELS, OUTPUTS, PIPELINE, ROWS, SIZES, WEIGHTS, Kernels
 from .vectors import BLOCK, call, integers_at, round_up
 
 
-@njit(error_model="numpy")
+@internal()
 def layer_scratch_floats(sizes, n, context_rows, input_width, max_columns, threads):
     """Return the sizes, in floats, of the parts of the scratch buffer of `layer`, in memory order."""
     dim, inner = sizes.head_dim, sizes.inner
@@ -34,7 +34,7 @@ def layer_scratch_floats(sizes, n, context_rows, input_width, max_columns, threa
     )
 
 
-@njit(error_model="numpy")
+@internal()
 def columns_end(columns):
     """Return the number of columns up to the last of the rows' own ones."""
     end = np.int64(0)
@@ -43,7 +43,7 @@ def columns_end(columns):
     return end
 
 
-@njit(error_model="numpy")
+@internal()
 def describe(pass_, kernels, sizes, weights, caches, rows, columns):
     """Fill the `PASS` of a pass with layers. The caller keeps all arrays alive until the pass ends."""
     this = pass_at(pass_)
@@ -79,7 +79,7 @@ def describe(pass_, kernels, sizes, weights, caches, rows, columns):
     this.branch, this.branch_stride = columns.branch.ctypes.data, columns.branch.shape[1]
 
 
-@njit(error_model="numpy")
+@internal()
 def _multiply(this, pass_, number, index, x_, y_, n, k, width):
     """Compute y [n, width] = x [n, k] times a weight of the layer `number`, plus its bias if it has one."""
     blocks, scales = (
@@ -93,7 +93,7 @@ def _multiply(this, pass_, number, index, x_, y_, n, k, width):
         call(this.add_bias, (y_, bias, n, width, this.rounded))
 
 
-@njit(error_model="numpy")
+@internal()
 def _add_residual(this, x_, y_, stride):
     """Add y to x [n, hidden], times the residual factor. The rows of y are `stride` apart."""
     if this.residual != 1:
@@ -164,7 +164,7 @@ def layer(pass_, number, norm, x_, input_width, scratch_):
     _add_residual(this, x_, projected_, padded_hidden)
 
 
-@njit(error_model="numpy")
+@internal()
 def check_ids(ids, vocab):
     """Raise `IndexError` if an id is not in the vocabulary."""
     for i in range(len(ids)):
@@ -172,7 +172,7 @@ def check_ids(ids, vocab):
             raise IndexError("a token id is not in the model's vocabulary")
 
 
-@njit(error_model="numpy")
+@internal()
 def store_states(kernels, sizes, x_, n, ends, outputs, tap):
     """Store the rows x [n, hidden] of all texts in the hidden states of each text, at the index `tap`."""
     size, hidden = 2 if sizes.rounded else 4, sizes.hidden

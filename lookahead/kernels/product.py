@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from numba import carray, njit
+from numba import carray
 from numba.extending import register_jitable
 
 from . import tiles
-from .compiling import kernel
+from .compiling import ORDERED, internal, kernel
 from .large_pages import LINE, in_large_pages
 from .records import ATTENTION, PASS, PRODUCT
 from .team import share
@@ -60,13 +60,13 @@ block_float32, block_bf16_split, block_bf16_dot, block_int8_by_2, block_int8_by_
 )
 
 
-@njit(inline="always")
+@internal(ORDERED)
 def tile_rows(remaining):
     """Return the number of rows to compute at once. Two groups of similar size replace a full and a small one."""
     return remaining if remaining <= 6 else 4 if remaining in (7, 8) else 5 if remaining in (9, 10) else 6
 
 
-@njit(inline="always")
+@internal(ORDERED)
 def clear(y, count):
     """Set `count` floats at the address `y` to zero."""
     numbers = carray(floats_at(y), count)
@@ -74,14 +74,14 @@ def clear(y, count):
         numbers[i] = np.float32(0)
 
 
-@njit(inline="always")
+@internal(ORDERED)
 def _clear_outputs(y, n, width, first, stop):
     """Set the outputs from `first` to `stop` of all rows of y [n, width] to zero."""
     for i in range(n):
         clear(y + 4 * (i * width + first), stop - first)
 
 
-@njit(inline="always")
+@internal(ORDERED)
 def _round_outputs(y, n, width, first, stop):
     """Round the same outputs to bfloat16, in place."""
     for i in range(n):
@@ -90,7 +90,7 @@ def _round_outputs(y, n, width, first, stop):
             numbers[j] = to_float32(to_bfloat16(numbers[j]))
 
 
-@njit(inline="always")
+@internal(ORDERED)
 def _multiply_panels(block, size, interleave, x, stride, w, y, n, k, width, first, stop):
     """Add the products of all rows x [n, stride] to each panel of outputs from `first` to `stop` in turn.
 
@@ -141,7 +141,7 @@ def _multiply_float32(x, w, scale, y, temp, n, k, width, first, stop, rounded):
     _multiply_panels(block_float32, 4, 1, x, k, w, y, n, k, width, first, stop)
 
 
-@njit(inline="always")
+@internal(ORDERED)
 def _quantize(x, k, out, padded, zero):
     """Write x [k] to out [padded] as bytes with this zero point, then zeros. Return the scale."""
     row = carray(floats_at(x), k)
@@ -154,7 +154,7 @@ def _quantize(x, k, out, padded, zero):
     return largest / np.float32(127)
 
 
-@njit(inline="always")
+@internal(ORDERED)
 def _dequantize(y, scale, row_scales, n, width, first, stop, rounded):
     """Multiply the integer sums at y [n, width] by the scales of their outputs and rows, in place."""
     scales = carray(floats_at(scale), width)
@@ -197,7 +197,7 @@ def _multiply_int8_by_4(x, w, scale, y, temp, n, k, width, first, stop, rounded)
     _dequantize(y, scale, row_scales, n, width, first, stop, rounded)
 
 
-@njit(inline="always")
+@internal(ORDERED)
 def _rows_to_bfloat16(x, y, n, k, padded):
     """Write the rows x [n, k] to y [n, padded] as bfloat16, each followed by zeros."""
     for i in range(n):
@@ -252,12 +252,12 @@ def temp_floats(rows: int, k: int) -> int:
     return 32 + rows * (round_up(k, tiles.INPUTS) // 2 + 1)
 
 
-@njit(inline="always")
+@internal(ORDERED)
 def _product_at(address):
     return carray(memory_at(address), 1, PRODUCT)[0]
 
 
-@njit(inline="always")
+@internal(ORDERED)
 def pass_at(address):
     """Return the `PASS` at an address."""
     return carray(memory_at(address), 1, PASS)[0]
@@ -284,13 +284,13 @@ def multiply_share(product, thread, first, stop):
     ))  # fmt: skip
 
 
-@njit(error_model="numpy")
+@internal()
 def pass_floats(threads, rows, k):
     """Return the size, in floats, of the memory of `begin_pass`."""
     return (PASS_BYTES + PRODUCT_BYTES + ATTENTION_BYTES) // 4 + threads * temp_floats(rows, k)
 
 
-@njit(error_model="numpy")
+@internal()
 def begin_pass(kernels, threads, address, rows, k):
     """Write a `PASS` for products of at most `rows` rows and `k` inputs. `llama_pass.describe` completes it for layers."""
     this = pass_at(address)

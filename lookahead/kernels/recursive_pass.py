@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .chain import REQUEST, add_level, chain_columns, empty_columns, pick, prepare_level, stops
 from .compiling import compiled
+from .draft import REQUEST, add_level, empty_columns, prepare_level, stops
 from .llama_pass import check_ids, columns_end, describe, layer_scratch_floats
 from .product import begin_pass, pass_floats
 from .records import (
@@ -24,7 +24,6 @@ from .records import (
     ROWS,
     SIZES,
     WEIGHTS,
-    Rows,
     tuple_type,
 )
 from .team import threads
@@ -104,38 +103,13 @@ def forward(kernels, sizes, form, weights, caches, rows, columns, inputs, state_
     return scratch
 
 
-@compiled(*NETWORK, *TEXT, REQUEST)
-def chain(kernels, sizes, form, weights, caches, feature, logits, start, rotations, request):
-    """Draft after a text of `start` tokens. Its last token has the feature [1, hidden] and the logits [output_vocab].
-
-    Returns tokens and confidences, [drafted] each, and the features [drafted, hidden] of all but the last. The cache
-    must have capacity for `max_tokens` columns, and the rotations as many positions.
-    """
-    max_tokens, output_vocab, ids, reach = request.max_tokens, request.output_vocab, request.ids, request.reach
-    tokens, confidences, count = np.empty(max_tokens, np.int64), np.empty(max_tokens), np.int64(0)
-    features = np.empty((max_tokens, sizes.hidden), np.float32)
-    out = np.empty(round_up(output_vocab, BLOCK), np.float32)
-    copy(logits[:output_vocab], out)
-    while True:
-        index, confidence = pick(out[:output_vocab], request.scale, request.noise, count)
-        tokens[count], confidences[count] = ids[index] if len(ids) else index, confidence
-        reach *= confidence
-        count += 1
-        if count == max_tokens or stops(request, reach, count):
-            return tokens[:count], confidences[:count], features[: count - 1], out[:1]
-        row, position = count - 1, start + count - 1
-        parent_feature = features[row - 1] if row else feature[0]
-        rows = Rows(tokens[row:count], rotations.cos[position : position + 1], rotations.sin[position : position + 1])
-        forward(
-            kernels, sizes, form, weights, caches, rows, chain_columns(position, np.int64(1)),
-            np.int64(parent_feature.ctypes.data), np.int64(0), np.int64(features[row].ctypes.data), np.int64(0),
-            np.int64(out.ctypes.data),
-        )  # fmt: skip
-
-
 @compiled(*NETWORK, *TEXT, INTEGER, INTEGER, REQUEST)
 def tree(kernels, sizes, form, weights, caches, feature, logits, start, rotations, branches, rows, request):
-    """Draft a tree after the same text, as `chain.tree` does. The cache must have capacity for `rows` columns."""
+    """Draft a tree after a text of `start` tokens. Its last token has the feature [1, hidden] and the logits [output_vocab].
+
+    Returns what `draft.tree` returns, except the number of cached tokens, and the features [..., hidden] of all levels but the
+    last. The cache must have capacity for `rows` columns, and the rotations as many positions.
+    """
     max_tokens, output_vocab = request.max_tokens, request.output_vocab
     tokens, parents, chances, reach = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows), np.empty(rows)
     features = np.empty((rows, sizes.hidden), np.float32)
@@ -161,4 +135,4 @@ def tree(kernels, sizes, form, weights, caches, feature, logits, start, rotation
             np.int64(parent_features.ctypes.data), np.int64(0), np.int64(features[first].ctypes.data), np.int64(0),
             np.int64(out.ctypes.data),
         )  # fmt: skip
-    return tokens[:count], parents[:count], chances[:count], parent_features
+    return tokens[:count], parents[:count], chances[:count], features[:first], parent_features

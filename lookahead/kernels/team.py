@@ -18,9 +18,9 @@ import threading
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 
-from .compiling import INTEGER, compiled, intrinsic
+from .compiling import INTEGER, compiled, internal, intrinsic
 from .vectors import call
 
 POSIX = os.name == "posix"  # other systems have no pipes that compiled code can read, so they have no helpers
@@ -100,7 +100,7 @@ def pause(typing_context):
     return types.void(), code
 
 
-@njit(error_model="numpy")
+@internal()
 def wait(address, least):
     """Wait until the word at this address is at least `least`."""
     polls = 0
@@ -111,13 +111,13 @@ def wait(address, least):
             usleep(np.uint32(SLEEP_US))
 
 
-@njit(error_model="numpy")
+@internal()
 def threads(kernels):
     """Return the number of threads that compute a pass, including the calling one."""
     return kernels.threads or load(kernels.team + THREADS)
 
 
-@njit(error_model="numpy")
+@internal()
 def share(team, count, function, job, units, large):
     """Compute the units of a job, with `count` threads if it is `large` and the team is free.
 
@@ -140,7 +140,7 @@ def share(team, count, function, job, units, large):
     store(team + BUSY, 0)
 
 
-@njit(error_model="numpy")
+@internal()
 def _take_units(team, thread):
     """Compute units of the current job until none is left. Return whether this thread computed one."""
     took = False

@@ -28,7 +28,7 @@ from numba.core.codegen import get_host_cpu_features  # empty if LLVM cannot det
 from numba.extending import register_jitable
 
 from ..model.shape import Shape
-from .compiling import INTEGER, intrinsic
+from .compiling import INTEGER, internal, intrinsic
 from .large_pages import LINE
 
 FEATURES = config.CPU_FEATURES or get_host_cpu_features()  # NUMBA_CPU_FEATURES and NUMBA_CPU_NAME override them
@@ -356,7 +356,7 @@ def ordered_bits(bits):
     return np.int32(bits ^ np.int32((bits >> np.int32(31)) & np.int32(0x7FFFFFFF)))
 
 
-@njit(error_model="numpy")
+@internal()
 def copy(source, destination):
     """Copy an array element by element. The error handling of array assignment would take seconds to compile."""
     for i in range(len(source)):

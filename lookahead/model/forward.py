@@ -151,12 +151,6 @@ class Forward(ABC):
         """Return logits [rows, vocab] for each part. If the model `batches`, it runs one pass and the logits are float32."""
         return [self(torch.tensor(part.tokens, device=self.device), *part[1:]) for part in parts]
 
-    def chain(
-        self, ids: Sequence[int], base: int, cache: KeyValueCache, request: DraftRequest
-    ) -> tuple[list[int], list[float]] | None:
-        """Append ids after `base` cached tokens and draft a chain; return tokens and confidences, or None if not compiled."""
-        return None
-
     def tree(
         self, ids: Sequence[int], base: int, cache: KeyValueCache, request: DraftRequest, branches: int, rows: int
     ) -> DraftTree | None:

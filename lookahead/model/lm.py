@@ -190,12 +190,14 @@ class CachedLM:
         if self.unshared:  # compiled drafts do not exclude tokens
             return None
         start = perf_counter()
-        chain = self.passes.chain(self._readable(tokens), len(self.tokens), self.cache, request)
-        if chain is not None:
-            self.tokens += [*tokens, *chain[0][:-1]]
-            self._rewind(len(self.tokens))
-            self.seconds += perf_counter() - start
-        return chain
+        readable, most = self._readable(tokens), request.max_tokens
+        tree = self.passes.tree(readable, len(self.tokens), self.cache, request, branches=1, rows=most)
+        if tree is None:
+            return None
+        self.tokens += [*tokens, *tree.tokens[:-1]]
+        self._rewind(len(self.tokens))
+        self.seconds += perf_counter() - start
+        return tree.tokens, tree.confidences
 
     def draft_tree(self, tokens: Sequence[int], request: DraftRequest, branches: int, rows: int) -> DraftTree | None:
         """See `core.lm.LanguageModel`. The rows in the cache are pending, as after `forward`."""

@@ -11,7 +11,7 @@ from conftest import emitted
 
 import lookahead
 from lookahead.core import processor
-from lookahead.kernels import block_pass, chain, compiling, first_start, llama_pass, recursive_pass
+from lookahead.kernels import block_pass, compiling, draft, first_start, llama_pass, recursive_pass
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_a_process_that_fails_compiles_nothing(monkeypatch, command):
     python, popen, compiled = sys.executable, subprocess.Popen, []
     arguments = [python, *command] if command else ["/nowhere"]
     monkeypatch.setattr(first_start.subprocess, "Popen", lambda _, **options: popen(arguments, **options))
-    assert not first_start._compile_elsewhere(deque(["attend.attend", "chain.tree"]), compiled.append)
+    assert not first_start._compile_elsewhere(deque(["attend.attend", "draft.tree"]), compiled.append)
     assert not compiled
 
 
@@ -62,9 +62,9 @@ def test_functions_that_are_missing_are_compiled_at_the_next_start(work, monkeyp
 
 
 def test_another_process_compiles_the_functions_that_it_reads(work, capsys):
-    first_start.main(io.StringIO("attend.attend attend.attend_share\nchain.tree\n"))
-    assert work == ["attend.attend", "attend.attend_share", "chain.tree"]
-    assert capsys.readouterr().out == "attend.attend attend.attend_share\nchain.tree\n"
+    first_start.main(io.StringIO("attend.attend attend.attend_share\ndraft.tree\n"))
+    assert work == ["attend.attend", "attend.attend_share", "draft.tree"]
+    assert capsys.readouterr().out == "attend.attend attend.attend_share\ndraft.tree\n"
 
 
 @pytest.mark.models
@@ -72,7 +72,7 @@ def test_no_call_compiles_a_function_again(models):
     """Arguments of other types than declared would be compiled at the first race."""
     for method in ("draft", "tree", "eagle", "eagle-tree", "mtp", "block", "medusa", "self"):
         emitted(lookahead.decode(models, "Once upon a time", method=method, max_new_tokens=8))
-    for module in (llama_pass, chain, recursive_pass, block_pass):
+    for module in (llama_pass, draft, recursive_pass, block_pass):
         name = module.__name__.rpartition(".")[2]
         for function in [
             vars(module)[key.partition(".")[2]] for key in compiling.FUNCTIONS if key.startswith(f"{name}.")

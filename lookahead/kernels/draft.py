@@ -1,4 +1,6 @@
-"""Drafting of a chain or a tree in one compiled call: a pass, the most probable token, and so on until the stop rule.
+"""Drafting of a tree in one compiled call: a pass, the most probable tokens, and so on until the stop rule.
+
+A chain is a tree of one row per level.
 
 After a pass of the target, the CPU's caches contain neither a small drafter's weights nor the interpreter's data.
 Python's work per token then takes as long as the drafter's pass.
@@ -9,10 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from ..core.lm import DraftRequest
-from .compiling import REASSOCIATED, compiled
+from .compiling import REASSOCIATED, compiled, internal
 from .llama_pass import forward
 from .records import (
     CACHES,
@@ -62,13 +63,13 @@ REQUEST = tuple_type(CompiledRequest, INTEGER, INTEGER, FLOAT, FLOATS_2D, INTEGE
 TEXT = KERNELS, SIZES, WEIGHTS, CACHES, INTEGERS, INTEGER, ROTATIONS, INTEGERS
 
 
-@njit(error_model="numpy")
+@internal()
 def stops(request, reach, drafted):
     """Return whether drafting stops after `drafted` tokens, as `StopRule.stops` does."""
     return not reach > request.floors[min(drafted, len(request.floors)) - 1]
 
 
-@njit(fastmath=REASSOCIATED, error_model="numpy")
+@internal(REASSOCIATED)
 def compute_scores(logits, scale, noise, row):
     """Replace `logits` [vocab] by scores. Return their maximum, and the sum of e to the power of (score - maximum)."""
     count = len(logits)
@@ -84,7 +85,7 @@ def compute_scores(logits, scale, noise, row):
     return top, total
 
 
-@njit(error_model="numpy")
+@internal()
 def first_index(score, scores):
     """Return the index of the first element of `scores` that is at least `score`."""
     token = 0
@@ -93,14 +94,14 @@ def first_index(score, scores):
     return token
 
 
-@njit(error_model="numpy")
+@internal()
 def pick(logits, scale, noise, row):
     """Return the first token with the maximum score and its softmax probability. Replaces `logits` by scores."""
     top, total = compute_scores(logits, scale, noise, row)
     return first_index(top, logits), 1.0 / total
 
 
-@njit(error_model="numpy")
+@internal()
 def top_k(logits, scale, noise, row, count):
     """Return the `count` tokens with the highest scores and their softmax probabilities. Overwrites `logits`."""
     best, total = compute_scores(logits, scale, noise, row)
@@ -113,13 +114,13 @@ def top_k(logits, scale, noise, row, count):
     return tokens, shares
 
 
-@njit(error_model="numpy")
+@internal()
 def add_level(logits, depth, level_size, first, count, tokens, parents, chances, reach, request):
     """Add a level to a tree. Returns the new number of rows, and the sum of the reach of the new ones.
 
     The candidates are the `branches` most probable tokens after each of the `level_size` rows from `first` on; at depth
-    0, after the end of the text. The candidates that are most probably reached become rows from `count` on: `branches`
-    of them, or fewer if the tree is full.
+    0, after the end of the text, whose reach is that of the request. The candidates that are most probably reached become
+    rows from `count` on: `branches` of them, or fewer if the tree is full.
 
     Arrays: logits [branches, width], which are overwritten. Each [rows]: tokens, parents (-1: the end of the text),
     chances (softmax probabilities), reach (the products of chances from the root).
@@ -128,7 +129,7 @@ def add_level(logits, depth, level_size, first, count, tokens, parents, chances,
     candidates, candidate_chances = np.empty((level_size * branches, 2), np.int64), np.empty((level_size * branches, 2))
     for i in range(level_size):
         indices, shares = top_k(logits[i, : request.output_vocab], request.scale, request.noise, depth, branches)
-        parent, parent_reach = (first + i, reach[first + i]) if depth else (-1, 1.0)
+        parent, parent_reach = (first + i, reach[first + i]) if depth else (-1, request.reach)
         for j in range(branches):
             candidate = i * branches + j
             candidates[candidate, 0], candidates[candidate, 1] = ids[indices[j]] if len(ids) else indices[j], parent
@@ -147,7 +148,7 @@ def add_level(logits, depth, level_size, first, count, tokens, parents, chances,
     return count, reached
 
 
-@njit(error_model="numpy")
+@internal()
 def prepare_level(caches, tokens, parents, first, count, depth, start, columns, rotations, level_rotations):
     """Return the caches, rows and columns of a pass over a tree's level.
 
@@ -179,21 +180,21 @@ def prepare_level(caches, tokens, parents, first, count, depth, start, columns, 
     )
 
 
-@njit(error_model="numpy")
+@internal()
 def chain_columns(start, n):
     """Return the columns of a chain of n rows after `start` columns."""
     new = np.arange(start, start + n)
     return Columns(new, new + 1, np.zeros((n, 1), np.int64), np.zeros(n, np.int64))
 
 
-@njit(error_model="numpy")
+@internal()
 def empty_columns(rows, max_branch):
     """Return the columns of a tree of at most `rows` rows, which `prepare_level` fills."""
     new, prefix = np.empty(rows, np.int64), np.empty(rows, np.int64)
     return Columns(new, prefix, np.zeros((rows, max_branch), np.int64), np.zeros(rows, np.int64))
 
 
-@njit(error_model="numpy")
+@internal()
 def forward_chain(kernels, sizes, weights, caches, ids, start, rotations, taps, logits):
     """Compute a pass over `ids` after `start` columns; write the logits after the last id to the address `logits`."""
     n = len(ids)
@@ -202,30 +203,6 @@ def forward_chain(kernels, sizes, weights, caches, ids, start, rotations, taps, 
     caches = Caches(caches.addresses, caches.capacities, np.full(1, n))
     columns, pipeline = chain_columns(start, n), Pipeline(np.int64(0), np.int64(0))
     return forward(kernels, sizes, weights, caches, rows, columns, outputs, pipeline)
-
-
-@compiled(*TEXT, REQUEST)
-def chain(kernels, sizes, weights, caches, ids, start, rotations, taps, request):
-    """Read `ids` [n] after `start` tokens of the cache, then draft. Returns tokens and confidences, [drafted] each.
-
-    The cache must have capacity for `n + max_tokens` columns, and the rotations as many positions. Afterwards the cache
-    holds all drafted tokens but the last.
-    """
-    max_tokens, output_vocab, reach = request.max_tokens, request.output_vocab, request.reach
-    tokens, confidences, count = np.empty(max_tokens, np.int64), np.empty(max_tokens), np.int64(0)
-    stored_logits, scores = np.empty(sizes.vocab, np.float32), np.empty(sizes.vocab, np.float32)
-    while True:
-        logits = np.int64(stored_logits.ctypes.data)
-        scratch = forward_chain(kernels, sizes, weights, caches, ids, start, rotations, taps, logits)
-        call(kernels.read, (stored_logits.ctypes.data, scores.ctypes.data, output_vocab, sizes.rounded))
-        token, confidence = pick(scores[:output_vocab], request.scale, request.noise, count)
-        tokens[count], confidences[count] = token, confidence
-        count += 1
-        reach *= confidence
-        if count == max_tokens or stops(request, reach, count):
-            return tokens[:count], confidences[:count], scratch[:1], stored_logits[:1]
-        start += len(ids)
-        ids = tokens[count - 1 : count]
 
 
 @compiled(*TEXT, INTEGER, INTEGER, REQUEST)

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import accumulate
 from time import perf_counter
 
-from ..core.costs import SHORT_TEXT, CostCurve, DrafterCosts, PassCosts
+from ..core.costs import FREE, SHORT_TEXT, CostCurve, DrafterCosts, PassCosts
 from ..core.events import Settings
 from ..core.lm import PREFILL_ROWS, DraftRequest, draft_tokens
 from ..core.policy import StopRule
@@ -45,8 +45,21 @@ DRAFTS_S = 0.2  # least time for which drafts are timed, because their times var
 SETTLED_S = 0.007  # time of one-row passes until a processor has its usual speed again after passes of many rows
 
 
+def estimated(lm: CachedLM, typical: PassCosts, drafters: Sequence[str]) -> PassCosts:
+    """Return the costs of another machine, scaled to the current speed of a target. Leaves `lm` empty."""
+    single, multiple = _drifts(lm, typical.target)
+    costs = typical.scaled((single * multiple) ** 0.5)
+    return replace(costs, drafters={name: costs.drafters.get(name, FREE) for name in drafters})
+
+
 def drift(lm: CachedLM, curve: CostCurve) -> float | None:
     """Return the current time of passes relative to a curve, None if the curve changed its shape. Leaves `lm` empty."""
+    single, multiple = _drifts(lm, curve)
+    return (single * multiple) ** 0.5 if 1 / MAX_DRIFT < single / multiple < MAX_DRIFT else None
+
+
+def _drifts(lm: CachedLM, curve: CostCurve) -> tuple[float, float]:
+    """Return the current time of a one-row pass and of one of several rows, relative to a curve. Leaves `lm` empty."""
     rows = curve.rows[min(4, len(curve.rows) - 1)]
     several = _with_replay(lm, rows)
     tokens = sample(lm.vocab, SHORT_TEXT + several)
@@ -55,8 +68,7 @@ def drift(lm: CachedLM, curve: CostCurve) -> float | None:
     passes = [partial(lm.forward, tokens[SHORT_TEXT : SHORT_TEXT + n]) for n in (1, several)]
     _, one_s, several_s = interleaved([partial(settle, lm), *passes], REPEATS)
     lm.reset()
-    single, multiple = one_s / curve.pass_s(1), several_s / curve.pass_s(rows)
-    return (single * multiple) ** 0.5 if 1 / MAX_DRIFT < single / multiple < MAX_DRIFT else None
+    return one_s / curve.pass_s(1), several_s / curve.pass_s(rows)
 
 
 def settle(lm: CachedLM) -> None:

@@ -30,7 +30,7 @@ from ..model import layer_skip, llama_config, small_files
 from ..model.forward import Forward
 from ..model.heads import files, mtp_tensors
 from ..model.heads.head import CachedHead, Head
-from ..model.heads.shape import KINDS, MTP
+from ..model.heads.shape import BLOCK, KINDS, MTP
 from ..model.lm import CachedLM
 from ..model.translated import TranslatedLM, Translator
 from . import capture, cost, exactness, grammar, measurements, number_format, sources, threads, typical
@@ -57,6 +57,8 @@ class Models:
     key: str | None = None  # name of the file of `measured`
     typical: Typical | None = None  # costs of a typical machine, if the family ships them
     translators: Mapping[str, Translator] = field(default_factory=dict)  # of draft models with another tokenizer
+    estimated: bool = False  # whether the costs are those of the typical machine, scaled to the speed of this one
+    deferred: set[str] = field(default_factory=set)  # drafters that are not compiled yet
 
     @property
     def exactness(self) -> str:
@@ -118,6 +120,10 @@ class Models:
 
     def draft(self, name: str) -> CachedLM | TranslatedLM | CachedHead:
         """Return a new cache for the draft model or trained head of that name. Raises `ModelError` with the names."""
+        if name in self.deferred:
+            self.deferred.discard(name)
+            drafters = _drafters(self.target, self.drafts, self.heads, self.translators)
+            cost.warm_drafter(drafters[name], self.target.fresh())
         if name in self.heads:
             return self.heads[name].fresh(self.target.vocab)
         if name in self.translators:
@@ -141,8 +147,12 @@ def load(
     *,
     dtype: str | torch.dtype | None = None,
     folder_of: Mapping[str, Path] | None = None,
+    defer: bool = False,
 ) -> Models:
     """Load a family and measure it, or check stored measurements.
+
+    If `defer`, a bundled family's first start on a machine takes less time: most drafters are compiled at their first use, and
+    costs are estimated, until `finish_loading`.
 
     `dtype` is "bfloat16" or "float32"; None is the default format. `folder_of` maps hub names to folders with their
     files, or to GGUF files, which are converted; transformers resolves other hub names. Raises `ModelError` if a model is
@@ -159,9 +169,11 @@ def load(
         name = number_format.name_of(requested) if requested else None
         key = measurements.key([*family.folders.values(), *family.heads.values()], name)
         stored = measurements.read(key)
-        tokenizer, passes = _read(family, requested, stored, progress)
-        models = _calibrate(family, tokenizer, passes, stored, key, progress)
-        measurements.write(key, models.measured)
+        defer = defer and stored is None and family.shipped is not None
+        tokenizer, passes = _read(family, requested, stored, progress, defer)
+        models = _calibrate(family, tokenizer, passes, stored, key, progress, defer)
+        if not models.estimated:
+            measurements.write(key, models.measured)
         progress("Ready", 1.0)
         return models
 
@@ -223,7 +235,7 @@ def _resolve(spec: str, locations: Mapping[str, str], folder_of: Mapping[str, Pa
 
 
 def _read(
-    family: _Files, requested: torch.dtype | None, stored: Measured | None, progress: Progress
+    family: _Files, requested: torch.dtype | None, stored: Measured | None, progress: Progress, defer: bool
 ) -> tuple[PreTrainedTokenizerBase, dict[str, Forward]]:
     """Return the tokenizer, and the passes of all language models by role, in the requested or the default format."""
     device, compiles = memory.device(), kernels.compiles(family.folders["target"])
@@ -233,7 +245,7 @@ def _read(
     if device.type == "cpu" and compiles:
         progress("Preparing kernels for this processor", 0.03)
         text = "Compiling kernels for this processor, {} of {}"
-        kernels.prepare(dtype, lambda done, count: progress(text.format(done, count), 0.03))
+        kernels.prepare(dtype, lambda done, count: progress(text.format(done, count), 0.03), defer=defer)
     drafts = [role for role in family.folders if role != "target"]
     passes: dict[str, Forward] = {}
     # A spread target is read last, into the memory that its drafts leave free.
@@ -248,7 +260,7 @@ def _read(
 
 def _calibrate(
     family: _Files, tokenizer: PreTrainedTokenizerBase, passes: Mapping[str, Forward], stored: Measured | None,
-    key: str | None, progress: Progress,
+    key: str | None, progress: Progress, defer: bool,
 ) -> Models:  # fmt: skip
     """Return the family with its exactness and costs, which are measured, or stored and checked."""
     target = CachedLM(passes["target"])
@@ -266,16 +278,24 @@ def _calibrate(
             heads[MTP] = module
         with suppress(ModelError):  # the first layers of this architecture cannot be used alone
             drafts[layer_skip.ROLE] = layer_skip.drafter(target)
-    costs = _costs(target, drafts, heads, family.translators, stored)
+    drafters = _drafters(target, drafts, heads, family.translators)
+    # `hybrid`, the default method, drafts with the block head.
+    deferred = {role for role in drafters if role != BLOCK} if defer else set()
+    if defer and family.shipped:
+        costs = cost.estimated(target, family.shipped.costs, [*drafters])
+    else:
+        costs = _costs(target, drafters, stored)
     for draft in drafts.values():
         cost.warm(draft, 4, lengths)
-    for drafter in _drafters(target, drafts, heads, family.translators).values():
+    for drafter in (drafters[role] for role in drafters if role not in deferred):
         cost.warm_drafter(drafter, target)
     dtype: Any = number_format.name_of(target.passes.dtype)
     measured = Measured(dtype, probe, costs, threads.current(target.passes))
     eos = _eos(family.folders["target"], target, tokenizer)
     return Models(
         family.spec, family.names, tokenizer, target, drafts, measured, eos, heads, key, family.shipped, family.translators,
+        defer,
+        deferred,
     )  # fmt: skip
 
 
@@ -318,10 +338,18 @@ def _drafters(
 
 def measured_again(models: Models) -> Models:
     """Measure costs again, store them, and return the models with them. Takes as long as the measurement at load."""
-    costs = _costs(models.target, models.drafts, models.heads, models.translators)
+    costs = _costs(models.target, _drafters(models.target, models.drafts, models.heads, models.translators))
     measured = replace(models.measured, costs=costs)
     measurements.write(models.key, measured)
-    return replace(models, measured=measured)
+    return replace(models, measured=measured, estimated=False, deferred=set())
+
+
+def finish_loading(models: Models) -> Iterator[Models | None]:
+    """Do what `load` has deferred. Yield None between the steps, then the complete models."""
+    if isinstance(models.target.passes, kernels.Llama):
+        kernels.prepare_deferred(models.target.passes.dtype)
+        yield None
+    yield measured_again(models)
 
 
 def _read_tokenizers(family: _Files) -> PreTrainedTokenizerBase:
@@ -342,12 +370,11 @@ def _read_tokenizers(family: _Files) -> PreTrainedTokenizerBase:
 
 
 def _costs(
-    target: CachedLM, drafts: Mapping[str, CachedLM], heads: Mapping[str, Head], translators: Mapping[str, Translator],
-    stored: Measured | None = None,
-) -> PassCosts:  # fmt: skip
+    target: CachedLM, drafters: Mapping[str, CachedLM | TranslatedLM | Head], stored: Measured | None = None
+) -> PassCosts:
     """Return the stored costs scaled to the current speed, or measured costs. Disturbed measurements are repeated."""
-    small = [role for role, draft in drafts.items() if draft.passes.size <= target.passes.size]
-    drafters = _drafters(target, drafts, heads, translators)
+    lms = {role: drafter for role, drafter in drafters.items() if isinstance(drafter, CachedLM)}
+    small = [role for role, draft in lms.items() if draft.passes.size <= target.passes.size]
     if stored and stored.costs.drafters.keys() == drafters.keys() and cost.plausible(stored.costs, small):
         drift = cost.drift(target, stored.costs.target)
         if drift:

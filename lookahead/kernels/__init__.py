@@ -15,14 +15,25 @@ from ..model.forward import IMPLEMENTATIONS
 from ..model.lm import CachedLM
 from . import llama_weights
 from .compiling import version
-from .llama import Llama, prepare
+from .llama import Llama, begin, prepare, prepare_deferred
 from .llama_weights import compiles
 from .team import TEAM
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["TEAM", "CachedLM", "Llama", "compiles", "of_model", "prepare", "read", "version"]
+__all__ = [
+    "TEAM",
+    "CachedLM",
+    "Llama",
+    "begin",
+    "compiles",
+    "of_model",
+    "prepare",
+    "prepare_deferred",
+    "read",
+    "version",
+]
 
 # `llama_for_transformers` is imported at first use, because importing transformers' models takes seconds.
 

@@ -1,6 +1,6 @@
 """Compile all functions at the first start on a processor, in several processes, or when a container is built.
 
-numba compiles one function at a time per process, and stores its code on disk. So further processes compile other
+numba compiles one function at a time per process, and stores its code on disk. So further processes (`compilers`) compile other
 functions at the same time, and this process then reads their code. A file in the cache marks complete compilation.
 """
 
@@ -8,16 +8,16 @@ import gc
 import os
 import subprocess
 import sys
+import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
 import torch
 
-from ..core import processor
+from ..core import compilers
 from . import (
     compiling,
     heads,  # noqa: F401 -- imports the modules of all passes, which register their functions
@@ -27,60 +27,105 @@ from . import (
 )
 from .vectors import BF16_AMX, BF16_DOT, CPU, FEATURES, HAS_BF16_DOT, HAS_VNNI, INT8_BY_4
 
-MAX_PROCESSES = 4
 # Functions of a module share parts that numba compiles once per process, so one process compiles a whole module. The slowest
-# come first, but `draft` contains `forward`, which another process has stored by then.
-ORDER = (
-    "llama_pass.forward",
-    "attend",
-    "recursive_pass",
-    "llama_pass.layer",
-    "draft",
-    "block_pass",
-    "product",
-    "elementwise",
-)
+# come first.
+ORDER = ("attend", "llama_pass.forward", "block_pass", "llama_pass.layer", "product", "elementwise")
+# Compiled together, and last: naive and the default drafting method do not use them.
+DEFERRED = ("recursive_pass", "draft")
+
+Report = Callable[[int, int], None]
 
 
 def units(dtype: torch.dtype) -> list[str]:
     """Return the names of all functions for models in a number format and for eight-bit weights.
 
-    A string has the functions that one process compiles, separated by spaces.
+    A string has the functions that one process compiles, separated by spaces. The last one has those of `DEFERRED`.
     """
     used = {product.MULTIPLY[product.storage_format(dtype, int8)] for int8 in (False, True)}
     unused, groups = {*product.MULTIPLY.values()} - used, defaultdict(list)
     for name, function in compiling.FUNCTIONS.items():
         if function not in unused:
             module = name.partition(".")[0]
-            groups[name if name in ORDER else module].append(name)
+            groups[DEFERRED if module in DEFERRED else name if name in ORDER else module].append(name)
+    deferred = groups.pop(DEFERRED)
     keys = sorted(groups, key=lambda key: ORDER.index(key) if key in ORDER else len(ORDER))
-    return [" ".join(groups[key]) for key in keys]
+    return [*(" ".join(groups[key]) for key in keys), " ".join(deferred)]
 
 
-def compile_all(dtype: torch.dtype, report: Callable[[int, int], None] = lambda done, count: None) -> None:
-    """Compile the functions that models in a number format need, unless this was done before, or when the container was built.
+class Compilation:
+    """The compilation of the functions that models in a number format need, which other processes begin at once.
 
-    `report` gets the number of compiled functions and that of all. Does nothing with one core or without a cache.
+    It compiles nothing if this was done before, or when the container was built, with one core, or without a cache. If `defer`,
+    the last unit is left to `compile_deferred`.
     """
-    processes, mark = min(processor.cores(), MAX_PROCESSES), _mark(dtype)
-    if processes == 1 or compiling.PREBUILT or mark is None or mark.exists():
-        return
-    waiting = deque(units(dtype))
-    count, done = sum(len(unit.split()) for unit in waiting), 0
 
-    def finished(unit: str) -> None:
-        nonlocal done
-        done += len(unit.split())
-        report(done, count)
+    def __init__(self, dtype: torch.dtype, defer: bool):
+        self._mark, self._defer = _mark(dtype), defer
+        processes = 0 if _is_compiled(self._mark) else compilers.further()
+        *first, last = units(dtype)
+        self._waiting = deque(
+            (first if defer else [last, *first]) if processes else []
+        )  # the deferred ones take longest
+        self._names, self._compiled, self._failed = " ".join(self._waiting).split(), [], False
+        self._report: Report = lambda done, count: None
+        # Threads that end with this process, so that an error is reported at once.
+        self._threads = [threading.Thread(target=self._compile_elsewhere, daemon=True) for _ in range(processes)]
+        for thread in self._threads:
+            thread.start()
 
-    with _without_collector(), ThreadPoolExecutor(processes - 1) as pool:
-        others = [pool.submit(_compile_elsewhere, waiting, finished) for _ in range(processes - 1)]
-        for unit in _taken(waiting):
-            _compile(unit)
-            finished(unit)
-    if all(other.result() for other in others):
-        with suppress(OSError):
-            mark.touch()
+    def finish(self, report: Report) -> None:
+        """Compile functions in this process too, until none is left. `report` gets the number of compiled functions and of all."""
+        self._report = report
+        with _without_collector():
+            for unit in _taken(self._waiting):
+                _compile(unit)
+                self._finished(unit)
+            for thread in self._threads:
+                thread.join()
+        if self._names:
+            report(len(self._names), len(self._names))
+        compilers.stop()
+        if self._names and not self._defer and not self._failed:
+            _set(self._mark)
+
+    def _compile_elsewhere(self) -> None:
+        self._failed |= not _compile_elsewhere(self._waiting, self._finished)
+
+    def _finished(self, unit: str) -> None:
+        self._compiled += unit.split()
+        self._report(len(self._compiled), len(self._names))
+
+
+_begun: dict[torch.dtype, Compilation] = {}
+
+
+def begin(dtype: torch.dtype) -> None:
+    """Begin a `Compilation` with deferred functions, for `compile_all`. Other work of this process takes place meanwhile."""
+    _begun[dtype] = Compilation(dtype, defer=True)
+
+
+def compile_all(dtype: torch.dtype, report: Report = lambda done, count: None, *, defer: bool = False) -> None:
+    """Compile the functions that models in a number format need; see `Compilation`."""
+    if begun := _begun.pop(dtype, None):
+        begun.finish(report)
+    if not (begun and defer):
+        Compilation(dtype, defer).finish(report)
+
+
+def compile_deferred(dtype: torch.dtype) -> None:
+    """Compile the functions that `compile_all` has deferred, in another process, so that this one can serve the page."""
+    mark = _mark(dtype)
+    if not _is_compiled(mark) and _compile_elsewhere(deque(units(dtype)[-1:]), lambda unit: None):
+        _set(mark)
+
+
+def _is_compiled(mark: Path | None) -> bool:
+    return bool(compiling.PREBUILT) or mark is None or mark.exists()
+
+
+def _set(mark: Path) -> None:
+    with suppress(OSError):
+        mark.touch()
 
 
 def prebuild(path: str) -> None:
@@ -111,7 +156,7 @@ def _mark(dtype: torch.dtype) -> Path | None:
             path = folder / compiling.version()
             path.mkdir(parents=True, exist_ok=True)
             if os.access(path, os.W_OK):
-                return path / f"complete-{digest}"
+                return path / f"{compilers.MARK}{digest}"
     return None
 
 
@@ -144,8 +189,7 @@ def _compile_elsewhere(waiting: deque[str], finished: Callable[[str], None]) -> 
 
     Functions that it missed are compiled at their first call.
     """
-    command, pipe = [sys.executable, "-m", __name__], subprocess.PIPE
-    with suppress(OSError), subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
+    with suppress(OSError), compilers.take() as process:
         assert process.stdin
         assert process.stdout
         for unit in _taken(waiting):
@@ -168,3 +212,4 @@ def main(lines: Iterable[str] = sys.stdin) -> None:
 
 if __name__ == "__main__":
     main()
+    os._exit(0)  # without the destructors of all objects, which take a second

@@ -43,13 +43,29 @@ def _padded(bias: torch.Tensor | None) -> np.ndarray | None:
     return None if bias is None else pad(bias.float(), (0, -len(bias) % BLOCK)).numpy()
 
 
-def prepare(dtype: torch.dtype, report: Callable[[int, int], None] = lambda done, count: None) -> None:
+def prepare(
+    dtype: torch.dtype, report: Callable[[int, int], None] = lambda done, count: None, *, defer: bool = False
+) -> None:
     """Compile the functions that passes in a number format need. Takes seconds the first time; see `compile_all`."""
     from .first_start import compile_all
 
-    compile_all(dtype, report)
+    compile_all(dtype, report, defer=defer)
     llama_pass.addresses(storage_format(dtype))
     attend.move_columns()
+
+
+def begin(dtype: torch.dtype) -> None:
+    """Begin the compilation for `prepare` with deferred functions, in other processes."""
+    from . import first_start
+
+    first_start.begin(dtype)
+
+
+def prepare_deferred(dtype: torch.dtype) -> None:
+    """Compile the functions that `prepare` has deferred."""
+    from .first_start import compile_deferred
+
+    compile_deferred(dtype)
 
 
 class Llama(Forward):

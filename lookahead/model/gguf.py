@@ -13,8 +13,10 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import gguf
 import torch
@@ -170,7 +172,7 @@ def convert(path: Path, folder: Path, dtype: torch.dtype, progress: Callable[[fl
 
     from .loading import require_complete
 
-    with _replacing(folder) as part:
+    with _replacing(folder) as part, _read_once():
         progress(0.1)
         AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name, trust_remote_code=False).save_pretrained(part)
         progress(0.4)
@@ -182,6 +184,17 @@ def convert(path: Path, folder: Path, dtype: torch.dtype, progress: Callable[[fl
         require_complete(path.name, report)
         progress(0.9)
         model.save_pretrained(part)
+
+
+@contextmanager
+def _read_once() -> Iterator[None]:
+    """Let transformers (5.23) parse a file once, instead of three times, and build its table of names once per model.
+
+    It takes both from the library `gguf` at each use, and otherwise builds that table once per module.
+    """
+    shared = (lru_cache(maxsize=1)(function) for function in (gguf.GGUFReader, gguf.get_tensor_name_map))
+    with patch.object(gguf, "GGUFReader", next(shared)), patch.object(gguf, "get_tensor_name_map", next(shared)):
+        yield
 
 
 @contextmanager

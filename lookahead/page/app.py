@@ -1,4 +1,4 @@
-"""Start the app: the port opens and a recording plays immediately. Then the models load, and Gradio last."""
+"""Start the app: the port opens and a recording plays immediately. Then Gradio and the models load."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import sys
+from functools import partial
 from importlib import import_module
 
 from ..server.writable import use_writable_folders
@@ -19,7 +20,7 @@ VARIABLES = {
     "GRADIO_ANALYTICS_CACHE_FREQUENCY": "1000000000",
 }
 # The share of loading that is done when each part starts, if the costs of the models are known.
-TORCH, TRANSFORMERS, MODELS, GRADIO, PAGE = 0.02, 0.15, 0.35, 0.65, 0.92
+TORCH, TRANSFORMERS, GRADIO, MODELS, PAGE = 0.02, 0.15, 0.25, 0.55, 0.92
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +59,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     except OSError as error:
         return _failed(error)
 
+    from ..core import compilers
     from ..core.events import LookaheadError
     from ..core.numbers import percent
     from ..core.streams import tolerate_any_text
@@ -91,32 +93,40 @@ def _serve(arguments: argparse.Namespace) -> int:
         if (line := (text.partition(":")[0], percent(share))) != printed:  # a download reports ten times per second
             printed = line
             print(f"{percent(share):>4}  {text}", flush=True)
-        web.set_progress(text[0].lower() + text[1:], MODELS + share * (GRADIO - MODELS))
+        web.set_progress(text[0].lower() + text[1:], MODELS + share * (PAGE - MODELS))
 
     try:
         web.set_progress("importing torch", TORCH)
+        compilers.start_if_first()
         if os.environ.get("SPACES_ZERO_GPU"):  # `spaces` must be imported before any module checks torch for a GPU
             import_module("lookahead.server.zero")
         import_module("torch")
         web.set_progress("importing transformers", TRANSFORMERS)
         from transformers.utils.logging import disable_progress_bar
 
+        from .. import kernels
+        from ..core import memory
+        from ..family import number_format, sources
         from ..family.hub import load
         from ..family.spec import families as families_of
 
         disable_progress_bar()
         specs = families_of(arguments.models)
+        if memory.device().type == "cpu" and any(spec in sources.bundled() for spec in specs):
+            kernels.begin(number_format.requested() or number_format.default(memory.device(), compiled=True))
+        web.set_progress("importing Gradio", GRADIO)
+        from ..server.state import ServerState
+        from . import serve as serve_page
+
         families = [
-            queue.call(load, spec, lambda text, share, i=i: progress(text, (i + share) / len(specs)))
+            queue.call(
+                partial(load, defer=True), spec, lambda text, share, i=i: progress(text, (i + share) / len(specs))
+            )
             for i, spec in enumerate(specs)
         ]
     except LookaheadError as error:
         web.close()
         return _failed(error)
-    web.set_progress("the models are ready; importing Gradio", GRADIO)
-    from ..server.state import ServerState
-    from . import serve as serve_page
-
     web.set_progress("the models are ready; building the page", PAGE)
     gc.freeze()  # imported objects stay alive, so later collections skip them
     gc.enable()

@@ -16,6 +16,7 @@ from ..core import memory, processor
 from ..core.version import VERSION
 from ..server import health, logging, votes, zero
 from ..server.limits import LogSettings
+from ..server.loading_job import finish_loading
 from ..server.queue import queue
 from ..server.state import ServerState
 from ..server.web import SIGNALS, WebServer
@@ -46,6 +47,9 @@ def serve(server: ServerState, log_settings: LogSettings, web: WebServer, *, sha
             "started", version=VERSION, revision=log_settings.revision, models=",".join(family.models.spec for family in server.families),
             exactness=server.models.exactness, cores=processor.cores(), port=web.port, **server.limits.model_dump(),
         )  # fmt: skip
+        for family in server.families:
+            if family.models.estimated:
+                finish_loading(server, family.models.spec)
         while not stop.wait(POLL_S):  # a wait without a timeout is not interrupted on every system
             pass
     finally:

@@ -127,6 +127,18 @@ def _add(server: ServerState, plan: hub.Plan, files: dict[str, Path], progress: 
     server.families.add(ready, {known.name: known.license for known in plan.models})
 
 
+def finish_loading(server: ServerState, spec: str) -> Job[None]:
+    """Submit a job that does what the first start has deferred. Visitors' jobs come first."""
+
+    def work(job: Job[None]) -> Iterator[str]:
+        for complete in models.finish_loading(server.families.named(spec).models):
+            if complete:
+                server.families.replace_models(complete)
+            yield spec
+
+    return queue.submit(Job("finish loading", work, limited=False, preemptible=True))
+
+
 def measure_again(server: ServerState, spec: str) -> Job[None]:
     """Submit a job that measures a family again and replaces its costs. Running races keep theirs."""
 

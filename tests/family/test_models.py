@@ -21,6 +21,8 @@ import lookahead
 from lookahead import ModelError
 from lookahead.core import memory
 from lookahead.engine.methods import methods_for
+from lookahead.family import measurements
+from lookahead.family.models import finish_loading
 from lookahead.family.models import load as load_measured
 from lookahead.model.lm import CachedLM
 from lookahead.model.translated import TranslatedLM
@@ -246,3 +248,21 @@ def test_the_bundled_family_is_loaded_without_slow_imports():
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.timeout(240)
+def test_a_first_start_can_defer_drafters(models, monkeypatch, tmp_path):
+    """Its races have the same passes, and the next start finds complete measurements."""
+    monkeypatch.setenv(measurements.VARIABLE, str(tmp_path))
+    first = load_measured("pocket", defer=True)
+    assert first.estimated and first.deferred == {*first.drafts, *first.heads} - {"block"}
+    assert first.costs.drafters.keys() == models.costs.drafters.keys() and not any(tmp_path.iterdir())
+    for method in ("hybrid", "eagle"):
+        drafts = [
+            [step.draft for step in lookahead.decode(family, "Once upon a time", method)] for family in (first, models)
+        ]
+        assert drafts[0] == drafts[1]
+    assert "eagle" not in first.deferred
+    *_, complete = finish_loading(first)
+    assert not complete.estimated and not complete.deferred and any(tmp_path.iterdir())
+    assert not load_measured("pocket", defer=True).estimated, "the stored measurements are used"

@@ -10,7 +10,7 @@ import torch
 from conftest import emitted
 
 import lookahead
-from lookahead.core import processor
+from lookahead.core import compilers, processor
 from lookahead.kernels import block_pass, compiling, draft, first_start, llama_pass, recursive_pass
 
 
@@ -38,7 +38,7 @@ def test_each_function_is_compiled_once_and_the_next_start_compiles_none(work, m
     first_start.compile_all(torch.bfloat16, lambda *report: reports.append(report))
     names = " ".join(first_start.units(torch.bfloat16)).split()
     assert sorted([*work, *elsewhere]) == sorted(names) and len(names) > 20
-    assert reports[-1] == (len(names), len(names)) and len(reports) == len(first_start.units(torch.bfloat16))
+    assert reports[-1] == (len(names), len(names)) and reports == sorted(reports)
     work.clear()
     first_start.compile_all(torch.bfloat16)
     assert not work
@@ -48,7 +48,7 @@ def test_each_function_is_compiled_once_and_the_next_start_compiles_none(work, m
 def test_a_process_that_fails_compiles_nothing(monkeypatch, command):
     python, popen, compiled = sys.executable, subprocess.Popen, []
     arguments = [python, *command] if command else ["/nowhere"]
-    monkeypatch.setattr(first_start.subprocess, "Popen", lambda _, **options: popen(arguments, **options))
+    monkeypatch.setattr(compilers.subprocess, "Popen", lambda _, **options: popen(arguments, **options))
     assert not first_start._compile_elsewhere(deque(["attend.attend", "draft.tree"]), compiled.append)
     assert not compiled
 
@@ -57,8 +57,56 @@ def test_functions_that_are_missing_are_compiled_at_the_next_start(work, monkeyp
     monkeypatch.setattr(first_start, "_compile_elsewhere", lambda waiting, finished: False)
     for _ in range(2):
         first_start.compile_all(torch.bfloat16)
-        assert work == " ".join(first_start.units(torch.bfloat16)).split()
+        assert sorted(work) == sorted(" ".join(first_start.units(torch.bfloat16)).split())
         work.clear()
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_deferred_functions_are_compiled_after_the_others(work, monkeypatch, begun):
+    elsewhere = []
+
+    def compile_elsewhere(waiting, finished):
+        elsewhere.extend(first_start._taken(waiting))
+        return True
+
+    monkeypatch.setattr(first_start, "_compile_elsewhere", compile_elsewhere)
+    *first, deferred = first_start.units(torch.bfloat16)
+    assert {name.partition(".")[0] for name in deferred.split()} == {*first_start.DEFERRED}
+    if begun:
+        first_start.begin(torch.bfloat16)
+    first_start.compile_all(torch.bfloat16, defer=True)
+    assert sorted([*work, *" ".join(elsewhere).split()]) == sorted(" ".join(first).split())
+    elsewhere.clear()
+    first_start.compile_deferred(torch.bfloat16)
+    assert elsewhere == [deferred]
+    first_start.compile_deferred(torch.bfloat16)
+    assert elsewhere == [deferred], "the mark of complete compilation is set"
+
+
+def test_a_complete_start_compiles_the_deferred_functions_too(work, monkeypatch):
+    monkeypatch.setattr(first_start, "_compile_elsewhere", lambda waiting, finished: True)
+    first_start.begin(torch.bfloat16)
+    first_start.compile_all(torch.bfloat16)
+    assert {*work} == {*" ".join(first_start.units(torch.bfloat16)).split()}
+
+
+def test_processes_that_wait_are_used_or_ended(monkeypatch, tmp_path):
+    """They start early only if nothing was compiled before."""
+    monkeypatch.setattr(compilers, "_COMMAND", [sys.executable, "-c", "import sys; sys.stdin.read()"])
+    monkeypatch.setattr(processor, "cores", lambda: 3)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("LOOKAHEAD_KERNELS", raising=False)
+    compilers.start_if_first()
+    waiting = [*compilers._waiting]
+    assert len(waiting) == compilers.further() == 2
+    with compilers.take() as taken:
+        assert taken is waiting[1]
+    compilers.stop()
+    assert [process.wait(10) for process in waiting] == [0, 0]
+    (tmp_path / "version").mkdir()
+    (tmp_path / "version" / f"{compilers.MARK}kind").touch()
+    compilers.start_if_first()
+    assert not compilers._waiting
 
 
 def test_another_process_compiles_the_functions_that_it_reads(work, capsys):

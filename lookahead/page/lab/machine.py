@@ -74,7 +74,11 @@ def _facts(models: Models) -> str:
     costs, passes, used = models.costs, models.target.passes, models.measured.threads
     fitted = (drafter.fitted(models.policy_costs(), costs) for drafter in DRAFTERS.values())
     limited = "" if used >= processor.cores() else f" of {processor.cores()}: {threads.reason(passes)}"
+    kind = (
+        "scaled from a typical machine until this one is measured, in a few seconds" if models.estimated else "measured"
+    )
     rows = [
+        ["costs", kind],
         ["processor", f"{processor.name()}, {processor.cores()} cores"],
         ["threads", f"{used}{limited}"],
         ["format", models.dtype],

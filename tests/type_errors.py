@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "lookahead"
-MAX_ERRORS = 488  # 472, and a margin for types of dependencies that are not pinned
+MAX_ERRORS = 482  # 476, and a margin for types of dependencies that are not pinned
 
 
 def public() -> set[Path]:

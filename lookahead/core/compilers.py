@@ -12,7 +12,7 @@ from . import folders, processor
 
 MAX_PROCESSES = 4  # with this one
 MARK = "complete-"  # start of the name of a file in a folder of the cache: everything is compiled
-_COMMAND = [sys.executable, "-m", f"{__package__.rpartition('.')[0]}.kernels.first_start"]
+_COMMAND = [sys.executable, "-m", "lookahead.kernels.first_start"]
 _waiting: list[subprocess.Popen[bytes]] = []
 
 

@@ -126,7 +126,7 @@ def kernel(integers: int, floats: int = 0, fastmath=ORDERED) -> Callable:
     return decorate
 
 
-def internal(fastmath=False) -> Callable:
+def internal(fastmath: bool | set[str] = False) -> Callable:
     """Return a decorator for functions that only compiled code calls. They need no conversion of Python's objects."""
     return njit(error_model="numpy", fastmath=fastmath, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 

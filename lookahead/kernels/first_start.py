@@ -123,9 +123,10 @@ def _is_compiled(mark: Path | None) -> bool:
     return bool(compiling.PREBUILT) or mark is None or mark.exists()
 
 
-def _set(mark: Path) -> None:
+def _set(mark: Path | None) -> None:
     with suppress(OSError):
-        mark.touch()
+        if mark:
+            mark.touch()
 
 
 def prebuild(path: str) -> None:

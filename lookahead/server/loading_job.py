@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
@@ -130,7 +130,7 @@ def _add(server: ServerState, plan: hub.Plan, files: dict[str, Path], progress: 
 def finish_loading(server: ServerState, spec: str) -> Job[None]:
     """Submit a job that does what the first start has deferred. Visitors' jobs come first."""
 
-    def work(job: Job[None]) -> Iterator[str]:
+    def work(job: Job[None]) -> Generator[str]:
         for complete in models.finish_loading(server.families.named(spec).models):
             if complete:
                 server.families.replace_models(complete)

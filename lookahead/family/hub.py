@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -260,21 +260,25 @@ def download(plan: Plan, progress: Progress = lambda *_: None) -> dict[str, Path
 
 
 def load(
-    spec: str = "pocket", progress: Progress = lambda *_: None, *, dtype: str | None = None, defer: bool = False
+    spec: str = "pocket",
+    progress: Progress = lambda *_: None,
+    *,
+    dtype: str | None = None,
+    first: Collection[str] | None = None,
 ) -> models.Models:
     """Load a family and measure it: a bundled family, or hub names or folders joined with "+".
 
-    If `defer`, most drafters of a bundled family are compiled and measured later; see `models.load`.
+    `first` are the drafters to compile and measure at once; see `models.load`.
     `dtype` is "bfloat16" or "float32"; None is LOOKAHEAD_DTYPE or the default format. Models are checked before a download.
     Raises `ModelError` if a model is missing, does not match the target, or cannot be used for speculative decoding.
     """
     paths, source = map(Path, sources.locations(spec).values()), sources.named(spec)
     if (source and source.local_copy()) or all(path.is_relative_to(sources.BUNDLED) for path in paths):
-        return models.load(spec, progress, dtype=dtype, defer=defer)
+        return models.load(spec, progress, dtype=dtype, first=first)
     plan = check(spec, dtype=number_format.requested(dtype), progress=portion(progress, 0, 0.02))
     ready = 0.6 if plan.missing else 0.02
     folders = download(plan, portion(progress, 0.02, ready))
-    return models.load(plan.spec, portion(progress, ready, 1), dtype=dtype, folder_of=folders, defer=defer)
+    return models.load(plan.spec, portion(progress, ready, 1), dtype=dtype, folder_of=folders, first=first)
 
 
 def fetch(spec: str, progress: Progress = lambda *_: None) -> tuple[str, Path]:

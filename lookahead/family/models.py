@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import logging
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,7 +30,7 @@ from ..model import layer_skip, llama_config, small_files
 from ..model.forward import Forward
 from ..model.heads import files, mtp_tensors
 from ..model.heads.head import CachedHead, Head
-from ..model.heads.shape import BLOCK, KINDS, MTP
+from ..model.heads.shape import KINDS, MTP
 from ..model.lm import CachedLM
 from ..model.translated import TranslatedLM, Translator
 from . import capture, cost, exactness, grammar, measurements, number_format, sources, threads, typical
@@ -147,12 +147,12 @@ def load(
     *,
     dtype: str | torch.dtype | None = None,
     folder_of: Mapping[str, Path] | None = None,
-    defer: bool = False,
+    first: Collection[str] | None = None,
 ) -> Models:
     """Load a family and measure it, or check stored measurements.
 
-    If `defer`, a bundled family's first start on a machine takes less time: most drafters are compiled at their first use, and
-    costs are estimated, until `finish_loading`.
+    With `first`, the first start of a bundled family on a machine takes less time: other drafters than these are compiled at their
+    first use, and costs are estimated, until `finish_loading`.
 
     `dtype` is "bfloat16" or "float32"; None is the default format. `folder_of` maps hub names to folders with their
     files, or to GGUF files, which are converted; transformers resolves other hub names. Raises `ModelError` if a model is
@@ -169,9 +169,9 @@ def load(
         name = number_format.name_of(requested) if requested else None
         key = measurements.key([*family.folders.values(), *family.heads.values()], name)
         stored = measurements.read(key)
-        defer = defer and stored is None and family.shipped is not None
-        tokenizer, passes = _read(family, requested, stored, progress, defer)
-        models = _calibrate(family, tokenizer, passes, stored, key, progress, defer)
+        first = None if stored or not family.shipped else first
+        tokenizer, passes = _read(family, requested, stored, progress, first)
+        models = _calibrate(family, tokenizer, passes, stored, key, progress, first)
         if not models.estimated:
             measurements.write(key, models.measured)
         progress("Ready", 1.0)
@@ -235,7 +235,11 @@ def _resolve(spec: str, locations: Mapping[str, str], folder_of: Mapping[str, Pa
 
 
 def _read(
-    family: _Files, requested: torch.dtype | None, stored: Measured | None, progress: Progress, defer: bool
+    family: _Files,
+    requested: torch.dtype | None,
+    stored: Measured | None,
+    progress: Progress,
+    first: Collection[str] | None,
 ) -> tuple[PreTrainedTokenizerBase, dict[str, Forward]]:
     """Return the tokenizer, and the passes of all language models by role, in the requested or the default format."""
     device, compiles = memory.device(), kernels.compiles(family.folders["target"])
@@ -245,7 +249,7 @@ def _read(
     if device.type == "cpu" and compiles:
         progress("Preparing kernels for this processor", 0.03)
         text = "Compiling kernels for this processor, {} of {}"
-        kernels.prepare(dtype, lambda done, count: progress(text.format(done, count), 0.03), defer=defer)
+        kernels.prepare(dtype, lambda done, count: progress(text.format(done, count), 0.03), first)
     drafts = [role for role in family.folders if role != "target"]
     passes: dict[str, Forward] = {}
     # A spread target is read last, into the memory that its drafts leave free.
@@ -260,7 +264,7 @@ def _read(
 
 def _calibrate(
     family: _Files, tokenizer: PreTrainedTokenizerBase, passes: Mapping[str, Forward], stored: Measured | None,
-    key: str | None, progress: Progress, defer: bool,
+    key: str | None, progress: Progress, first: Collection[str] | None,
 ) -> Models:  # fmt: skip
     """Return the family with its exactness and costs, which are measured, or stored and checked."""
     target = CachedLM(passes["target"])
@@ -279,9 +283,8 @@ def _calibrate(
         with suppress(ModelError):  # the first layers of this architecture cannot be used alone
             drafts[layer_skip.ROLE] = layer_skip.drafter(target)
     drafters = _drafters(target, drafts, heads, family.translators)
-    # `hybrid`, the default method, drafts with the block head.
-    deferred = {role for role in drafters if role != BLOCK} if defer else set()
-    if defer and family.shipped:
+    deferred = set() if first is None else {*drafters} - {*first}
+    if first is not None and family.shipped:
         costs = cost.estimated(target, family.shipped.costs, [*drafters])
     else:
         costs = _costs(target, drafters, stored)
@@ -294,7 +297,7 @@ def _calibrate(
     eos = _eos(family.folders["target"], target, tokenizer)
     return Models(
         family.spec, family.names, tokenizer, target, drafts, measured, eos, heads, key, family.shipped, family.translators,
-        defer,
+        first is not None,
         deferred,
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 
 from ..core import compilers
+from ..model.heads.shape import BLOCK, EAGLE, MEDUSA, MTP
 from . import (
     compiling,
     heads,  # noqa: F401 -- imports the modules of all passes, which register their functions
@@ -29,43 +30,43 @@ from .vectors import BF16_AMX, BF16_DOT, CPU, FEATURES, HAS_BF16_DOT, HAS_VNNI, 
 
 # Functions of a module share parts that numba compiles once per process, so one process compiles a whole module. The slowest
 # come first.
-ORDER = ("attend", "llama_pass.forward", "block_pass", "llama_pass.layer", "product", "elementwise")
-# Compiled together, and last: naive and the default drafting method do not use them.
-DEFERRED = ("recursive_pass", "draft")
+ORDER = ("attend", "llama_pass.forward", "llama_pass.layer", "product", "elementwise")
+# The modules of drafters share parts too, and are compiled last.
+HEADS = {EAGLE: "recursive_pass", MTP: "recursive_pass", BLOCK: "block_pass", MEDUSA: "block_pass"}
+MODELS = "draft"  # the module of draft models
 
 Report = Callable[[int, int], None]
 
 
-def units(dtype: torch.dtype) -> list[str]:
-    """Return the names of all functions for models in a number format and for eight-bit weights.
+def units(dtype: torch.dtype, drafters: Collection[str] | None = None) -> list[str]:
+    """Return the names of the functions for models in a number format, for eight-bit weights, and for these drafters (None: all).
 
-    A string has the functions that one process compiles, separated by spaces. The last one has those of `DEFERRED`.
+    A string has the functions that one process compiles, separated by spaces. The last one has those of drafters.
     """
     used = {product.MULTIPLY[product.storage_format(dtype, int8)] for int8 in (False, True)}
     unused, groups = {*product.MULTIPLY.values()} - used, defaultdict(list)
+    modules = {MODELS, *HEADS.values()} if drafters is None else {HEADS.get(name, MODELS) for name in drafters}
     for name, function in compiling.FUNCTIONS.items():
         if function not in unused:
             module = name.partition(".")[0]
-            groups[DEFERRED if module in DEFERRED else name if name in ORDER else module].append(name)
-    deferred = groups.pop(DEFERRED)
+            groups[MODELS if module in HEADS.values() else name if name in ORDER else module].append(name)
+    of_drafters = [name for name in groups.pop(MODELS) if name.partition(".")[0] in modules]
     keys = sorted(groups, key=lambda key: ORDER.index(key) if key in ORDER else len(ORDER))
-    return [*(" ".join(groups[key]) for key in keys), " ".join(deferred)]
+    return [*(" ".join(groups[key]) for key in keys), " ".join(of_drafters)]
 
 
 class Compilation:
-    """The compilation of the functions that models in a number format need, which other processes begin at once.
+    """The compilation of the functions for models in a number format and for some drafters (None: all).
 
-    It compiles nothing if this was done before, or when the container was built, with one core, or without a cache. If `defer`,
-    the last unit is left to `compile_deferred`.
+    Other processes begin at once. It compiles nothing if this was done before, or when the container was built, with one core, or
+    without a cache.
     """
 
-    def __init__(self, dtype: torch.dtype, defer: bool):
-        self._mark, self._defer = _mark(dtype), defer
+    def __init__(self, dtype: torch.dtype, drafters: Collection[str] | None):
+        self._mark, self._complete = _mark(dtype), drafters is None
         processes = 0 if _is_compiled(self._mark) else compilers.further()
-        *first, last = units(dtype)
-        self._waiting = deque(
-            (first if defer else [last, *first]) if processes else []
-        )  # the deferred ones take longest
+        self._waiting = deque(units(dtype, drafters) if processes else [])
+        self._waiting.rotate(1)  # the functions of drafters take longest
         self._names, self._compiled, self._failed = " ".join(self._waiting).split(), [], False
         self._report: Report = lambda done, count: None
         # Threads that end with this process, so that an error is reported at once.
@@ -85,7 +86,7 @@ class Compilation:
         if self._names:
             report(len(self._names), len(self._names))
         compilers.stop()
-        if self._names and not self._defer and not self._failed:
+        if self._names and self._complete and not self._failed:
             _set(self._mark)
 
     def _compile_elsewhere(self) -> None:
@@ -99,21 +100,23 @@ class Compilation:
 _begun: dict[torch.dtype, Compilation] = {}
 
 
-def begin(dtype: torch.dtype) -> None:
-    """Begin a `Compilation` with deferred functions, for `compile_all`. Other work of this process takes place meanwhile."""
-    _begun[dtype] = Compilation(dtype, defer=True)
+def begin(dtype: torch.dtype, drafters: Collection[str]) -> None:
+    """Begin a `Compilation` for `compile_all`. Other work of this process takes place meanwhile."""
+    _begun[dtype] = Compilation(dtype, drafters)
 
 
-def compile_all(dtype: torch.dtype, report: Report = lambda done, count: None, *, defer: bool = False) -> None:
-    """Compile the functions that models in a number format need; see `Compilation`."""
+def compile_all(
+    dtype: torch.dtype, report: Report = lambda done, count: None, drafters: Collection[str] | None = None
+) -> None:
+    """Compile the functions for models in a number format and for some drafters; see `Compilation`."""
     if begun := _begun.pop(dtype, None):
         begun.finish(report)
-    if not (begun and defer):
-        Compilation(dtype, defer).finish(report)
+    if not begun or drafters is None:
+        Compilation(dtype, drafters).finish(report)
 
 
 def compile_deferred(dtype: torch.dtype) -> None:
-    """Compile the functions that `compile_all` has deferred, in another process, so that this one can serve the page."""
+    """Compile the functions of all drafters, in another process, so that this one can serve the page."""
     mark = _mark(dtype)
     if not _is_compiled(mark) and _compile_elsewhere(deque(units(dtype)[-1:]), lambda unit: None):
         _set(mark)

@@ -8,7 +8,7 @@ A drafter's weights may have eight bits, because its drafts are verified. `model
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -44,25 +44,27 @@ def _padded(bias: torch.Tensor | None) -> np.ndarray | None:
 
 
 def prepare(
-    dtype: torch.dtype, report: Callable[[int, int], None] = lambda done, count: None, *, defer: bool = False
+    dtype: torch.dtype,
+    report: Callable[[int, int], None] = lambda done, count: None,
+    drafters: Collection[str] | None = None,
 ) -> None:
-    """Compile the functions that passes in a number format need. Takes seconds the first time; see `compile_all`."""
+    """Compile the functions that passes in a number format and these drafters need. Takes seconds the first time."""
     from .first_start import compile_all
 
-    compile_all(dtype, report, defer=defer)
+    compile_all(dtype, report, drafters)
     llama_pass.addresses(storage_format(dtype))
     attend.move_columns()
 
 
-def begin(dtype: torch.dtype) -> None:
-    """Begin the compilation for `prepare` with deferred functions, in other processes."""
+def begin(dtype: torch.dtype, drafters: Collection[str]) -> None:
+    """Begin the compilation for `prepare` in other processes."""
     from . import first_start
 
-    first_start.begin(dtype)
+    first_start.begin(dtype, drafters)
 
 
 def prepare_deferred(dtype: torch.dtype) -> None:
-    """Compile the functions that `prepare` has deferred."""
+    """Compile the functions of the drafters that `prepare` left out."""
     from .first_start import compile_deferred
 
     compile_deferred(dtype)

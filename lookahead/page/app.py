@@ -106,21 +106,29 @@ def _serve(arguments: argparse.Namespace) -> int:
 
         from .. import kernels
         from ..core import memory
+        from ..drafting.hybrid import Hybrid
+        from ..engine.methods import DRAFT, drafter_for
         from ..family import number_format, sources
         from ..family.hub import load
         from ..family.spec import families as families_of
 
         disable_progress_bar()
         specs = families_of(arguments.models)
-        if memory.device().type == "cpu" and any(spec in sources.bundled() for spec in specs):
-            kernels.begin(number_format.requested() or number_format.default(memory.device(), compiled=True))
+        first = {
+            spec: {drafter_for(Hybrid.name, DRAFT, sources.locations(spec))} for spec in specs
+        }  # its default method
+        if (device := memory.device()).type == "cpu" and specs[0] in sources.bundled():
+            dtype = number_format.requested() or number_format.default(device, compiled=True)
+            kernels.begin(dtype, first[specs[0]])
         web.set_progress("importing Gradio", GRADIO)
         from ..server.state import ServerState
         from . import serve as serve_page
 
         families = [
             queue.call(
-                partial(load, defer=True), spec, lambda text, share, i=i: progress(text, (i + share) / len(specs))
+                partial(load, first=first[spec]),
+                spec,
+                lambda text, share, i=i: progress(text, (i + share) / len(specs)),
             )
             for i, spec in enumerate(specs)
         ]

@@ -251,11 +251,11 @@ def test_the_bundled_family_is_loaded_without_slow_imports():
 
 
 @pytest.mark.timeout(240)
-def test_a_first_start_can_defer_drafters(models, monkeypatch, tmp_path):
+def test_a_first_start_can_defer_other_drafters(models, monkeypatch, tmp_path):
     """Its races have the same passes, and the next start finds complete measurements."""
     monkeypatch.setenv(measurements.VARIABLE, str(tmp_path))
-    first = load_measured("pocket", defer=True)
-    assert first.estimated and first.deferred == {*first.drafts, *first.heads} - {"block"}
+    first = load_measured("pocket", first={"draft"})
+    assert first.estimated and first.deferred == {*first.drafts, *first.heads} - {"draft"}
     assert first.costs.drafters.keys() == models.costs.drafters.keys() and not any(tmp_path.iterdir())
     for method in ("hybrid", "eagle"):
         drafts = [
@@ -265,4 +265,4 @@ def test_a_first_start_can_defer_drafters(models, monkeypatch, tmp_path):
     assert "eagle" not in first.deferred
     *_, complete = finish_loading(first)
     assert not complete.estimated and not complete.deferred and any(tmp_path.iterdir())
-    assert not load_measured("pocket", defer=True).estimated, "the stored measurements are used"
+    assert not load_measured("pocket", first={"draft"}).estimated, "the stored measurements are used"

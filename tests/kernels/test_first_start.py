@@ -62,7 +62,7 @@ def test_functions_that_are_missing_are_compiled_at_the_next_start(work, monkeyp
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_deferred_functions_are_compiled_after_the_others(work, monkeypatch, begun):
+def test_functions_of_other_drafters_are_compiled_later(work, monkeypatch, begun):
     elsewhere = []
 
     def compile_elsewhere(waiting, finished):
@@ -70,22 +70,23 @@ def test_deferred_functions_are_compiled_after_the_others(work, monkeypatch, beg
         return True
 
     monkeypatch.setattr(first_start, "_compile_elsewhere", compile_elsewhere)
-    *first, deferred = first_start.units(torch.bfloat16)
-    assert {name.partition(".")[0] for name in deferred.split()} == {*first_start.DEFERRED}
+    *others, drafting = first_start.units(torch.bfloat16)
+    assert {name.partition(".")[0] for name in drafting.split()} == {"draft", "block_pass", "recursive_pass"}
     if begun:
-        first_start.begin(torch.bfloat16)
-    first_start.compile_all(torch.bfloat16, defer=True)
-    assert sorted([*work, *" ".join(elsewhere).split()]) == sorted(" ".join(first).split())
+        first_start.begin(torch.bfloat16, {"block"})
+    first_start.compile_all(torch.bfloat16, drafters={"block"})
+    compiled = {*work, *" ".join(elsewhere).split()}
+    assert {*" ".join(others).split()} < compiled
+    assert {name.partition(".")[0] for name in compiled - {*" ".join(others).split()}} == {"block_pass"}
     elsewhere.clear()
-    first_start.compile_deferred(torch.bfloat16)
-    assert elsewhere == [deferred]
-    first_start.compile_deferred(torch.bfloat16)
-    assert elsewhere == [deferred], "the mark of complete compilation is set"
+    for _ in range(2):
+        first_start.compile_deferred(torch.bfloat16)
+        assert elsewhere == [drafting], "at the second call, the mark of complete compilation is set"
 
 
-def test_a_complete_start_compiles_the_deferred_functions_too(work, monkeypatch):
+def test_a_complete_start_compiles_all_functions(work, monkeypatch):
     monkeypatch.setattr(first_start, "_compile_elsewhere", lambda waiting, finished: True)
-    first_start.begin(torch.bfloat16)
+    first_start.begin(torch.bfloat16, {"a draft model"})
     first_start.compile_all(torch.bfloat16)
     assert {*work} == {*" ".join(first_start.units(torch.bfloat16)).split()}
 

@@ -164,9 +164,10 @@ class AdaptiveLength(DraftPolicy):
         return reach_probabilities(draft, lambda source, p, depth: self._history(source).chance(p, depth))
 
     def draft_s(self, draft):
-        depth = max(depths(draft.parents), default=0)
-        costs = [self._history(source).cost for source in {*draft.sources}] or [DraftCost()]
-        return max(cost.draft_s(depth) for cost in costs)
+        # A draft that was trimmed to nothing takes time too.
+        depth, used = max(depths(draft.parents), default=0), {*draft.sources}
+        tried = {source: self._history(source).cost for source in used | self._eligible}
+        return max((cost.draft_s(depth if source in used else 1) for source, cost in tried.items()), default=0.0)
 
     def observe(self, step):
         draft, histories = step.draft, {source: self._history(source) for source in {*step.draft.sources}}

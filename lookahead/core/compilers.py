@@ -4,6 +4,7 @@ A process takes seconds to import torch. So the app starts them before it import
 """
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,21 @@ def start_if_first() -> None:
 def take() -> subprocess.Popen[bytes]:
     """Return a process that waits, or a new one. It ends when its input is closed. Raises `OSError` if it cannot be started."""
     return _waiting.pop() if _waiting else _new()
+
+
+def suspend(process: subprocess.Popen[bytes]) -> None:
+    """Let a process compute nothing until `resume`, if the system supports this."""
+    _signal(process, "SIGSTOP")
+
+
+def resume(process: subprocess.Popen[bytes]) -> None:
+    """Let a suspended process continue."""
+    _signal(process, "SIGCONT")
+
+
+def _signal(process: subprocess.Popen[bytes], name: str) -> None:
+    if hasattr(signal, name):  # not on Windows
+        process.send_signal(getattr(signal, name))
 
 
 def stop() -> None:

@@ -35,6 +35,7 @@ ORDER = ("attend", "llama_pass.forward", "llama_pass.layer", "product", "element
 HEADS = {EAGLE: "recursive_pass", MTP: "recursive_pass", BLOCK: "block_pass", MEDUSA: "block_pass"}
 MODELS = "draft"  # the module of draft models
 
+STEP_S = 0.2
 Report = Callable[[int, int], None]
 
 
@@ -115,10 +116,28 @@ def compile_all(
         Compilation(dtype, drafters).finish(report)
 
 
-def compile_deferred(dtype: torch.dtype) -> None:
-    """Compile the functions of all drafters, in another process, so that this one can serve the page."""
+def compile_deferred(dtype: torch.dtype) -> Iterator[None]:
+    """Compile the functions of all drafters in another process. Yields every `STEP_S`; until it continues, that process is suspended."""
     mark = _mark(dtype)
-    if not _is_compiled(mark) and _compile_elsewhere(deque(units(dtype)[-1:]), lambda unit: None):
+    if _is_compiled(mark):
+        return
+    try:
+        process = compilers.take()
+    except OSError:  # they are compiled at their first use
+        return
+    results: list[bool] = []
+    unit = deque(units(dtype)[-1:])
+    thread = threading.Thread(target=lambda: results.append(_compile_in(process, unit, lambda unit: None)), daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(STEP_S)
+            compilers.suspend(process)
+            yield
+            compilers.resume(process)
+    finally:
+        process.kill()
+    if results == [True]:
         _set(mark)
 
 
@@ -194,16 +213,21 @@ def _compile_elsewhere(waiting: deque[str], finished: Callable[[str], None]) -> 
     Functions that it missed are compiled at their first call.
     """
     with suppress(OSError), compilers.take() as process:
-        assert process.stdin
-        assert process.stdout
-        for unit in _taken(waiting):
-            process.stdin.write(f"{unit}\n".encode())
-            process.stdin.flush()
-            if process.stdout.readline().decode().strip() != unit:
-                return False
-            finished(unit)
-        return True
+        return _compile_in(process, waiting, finished)
     return False
+
+
+def _compile_in(process: subprocess.Popen[bytes], waiting: deque[str], finished: Callable[[str], None]) -> bool:
+    """Do the same in this process. Raises `OSError` if it has ended."""
+    assert process.stdin
+    assert process.stdout
+    for unit in _taken(waiting):
+        process.stdin.write(f"{unit}\n".encode())
+        process.stdin.flush()
+        if process.stdout.readline().decode().strip() != unit:
+            return False
+        finished(unit)
+    return True
 
 
 def main(lines: Iterable[str] = sys.stdin) -> None:

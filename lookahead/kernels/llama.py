@@ -8,7 +8,7 @@ A drafter's weights may have eight bits, because its drafts are verified. `model
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -63,11 +63,11 @@ def begin(dtype: torch.dtype, drafters: Collection[str]) -> None:
     first_start.begin(dtype, drafters)
 
 
-def prepare_deferred(dtype: torch.dtype) -> None:
-    """Compile the functions of the drafters that `prepare` left out."""
+def prepare_deferred(dtype: torch.dtype) -> Iterator[None]:
+    """Compile the functions of the drafters that `prepare` left out; see `compile_deferred`."""
     from .first_start import compile_deferred
 
-    compile_deferred(dtype)
+    return compile_deferred(dtype)
 
 
 class Llama(Forward):

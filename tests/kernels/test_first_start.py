@@ -1,6 +1,8 @@
 """The first start on a processor compiles all functions, in several processes, and later starts compile nothing."""
 
 import io
+import os
+import signal
 import subprocess
 import sys
 from collections import deque
@@ -12,6 +14,8 @@ from conftest import emitted
 import lookahead
 from lookahead.core import compilers, processor
 from lookahead.kernels import block_pass, compiling, draft, first_start, llama_pass, recursive_pass
+
+ECHO = "import sys; [print(line.strip(), flush=True) for line in sys.stdin]"
 
 
 @pytest.fixture
@@ -78,10 +82,25 @@ def test_functions_of_other_drafters_are_compiled_later(work, monkeypatch, begun
     compiled = {*work, *" ".join(elsewhere).split()}
     assert {*" ".join(others).split()} < compiled
     assert {name.partition(".")[0] for name in compiled - {*" ".join(others).split()}} == {"block_pass"}
-    elsewhere.clear()
-    for _ in range(2):
-        first_start.compile_deferred(torch.bfloat16)
-        assert elsewhere == [drafting], "at the second call, the mark of complete compilation is set"
+    monkeypatch.setattr(compilers, "_COMMAND", [sys.executable, "-c", ECHO])
+    assert len([*first_start.compile_deferred(torch.bfloat16)]) >= 1
+    assert not [*first_start.compile_deferred(torch.bfloat16)], "the mark of complete compilation is set"
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="this system cannot suspend a process")
+def test_the_other_process_is_suspended_while_visitors_compute(work, monkeypatch, tmp_path):
+    """Closing the iteration ends the process, and nothing counts as compiled."""
+    monkeypatch.setattr(compilers, "_COMMAND", [sys.executable, "-c", f"import time; time.sleep(1); {ECHO}"])
+    monkeypatch.setattr(first_start, "STEP_S", 0.01)
+    taken, take = [], compilers.take
+    monkeypatch.setattr(compilers, "take", lambda: taken.append(take()) or taken[-1])
+    steps = first_start.compile_deferred(torch.bfloat16)
+    next(steps)
+    (process,) = taken
+    assert os.waitpid(process.pid, os.WUNTRACED) == (process.pid, signal.SIGSTOP << 8 | 0x7F)
+    steps.close()
+    assert process.wait(10) == -signal.SIGKILL
+    assert not [*tmp_path.rglob(f"{compilers.MARK}*")]
 
 
 def test_a_complete_start_compiles_all_functions(work, monkeypatch):

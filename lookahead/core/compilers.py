@@ -15,6 +15,7 @@ MAX_PROCESSES = 4  # with this one
 MARK = "complete-"  # start of the name of a file in a folder of the cache: everything is compiled
 _COMMAND = [sys.executable, "-m", "lookahead.kernels.first_start"]
 _waiting: list[subprocess.Popen[bytes]] = []
+_suspended: set[subprocess.Popen[bytes]] = set()
 
 
 def further() -> int:
@@ -36,11 +37,13 @@ def take() -> subprocess.Popen[bytes]:
 
 def suspend(process: subprocess.Popen[bytes]) -> None:
     """Let a process compute nothing until `resume`, if the system supports this."""
+    _suspended.add(process)
     _signal(process, "SIGSTOP")
 
 
 def resume(process: subprocess.Popen[bytes]) -> None:
     """Let a suspended process continue."""
+    _suspended.discard(process)
     _signal(process, "SIGCONT")
 
 
@@ -50,10 +53,12 @@ def _signal(process: subprocess.Popen[bytes], name: str) -> None:
 
 
 def stop() -> None:
-    """End the processes that wait."""
+    """End the processes that wait, and those that are suspended."""
     while _waiting:
         with _waiting.pop():  # closes its input
             pass
+    while _suspended:
+        _suspended.pop().kill()
 
 
 def _new() -> subprocess.Popen[bytes]:

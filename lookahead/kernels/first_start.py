@@ -136,7 +136,9 @@ def compile_deferred(dtype: torch.dtype) -> Iterator[None]:
             yield
             compilers.resume(process)
     finally:
+        compilers.resume(process)
         process.kill()
+        process.wait()
     if results == [True]:
         _set(mark)
 

@@ -12,7 +12,7 @@ from time import monotonic, sleep
 
 import gradio as gr
 
-from ..core import memory, processor
+from ..core import compilers, memory, processor
 from ..core.version import VERSION
 from ..server import health, logging, votes, zero
 from ..server.limits import LogSettings
@@ -80,12 +80,14 @@ def _end(page: gr.Blocks, web: WebServer) -> None:
         sleep(0.02)
     if busy:
         sleep(FLUSH_S)
+    compilers.stop()
     gradio_internals.close(page)
     web.close()
     logging.event("ended", seconds=round(monotonic() - closed_at, 2))
 
 
 def _leave() -> None:
+    compilers.stop()
     logging.event("ended", seconds=END_S, waited_for="a pass that hangs")
     sys.stdout.flush()
     os._exit(0)

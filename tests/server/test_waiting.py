@@ -220,7 +220,8 @@ def test_it_plays_and_shows_the_progress(chromium, waiting, width, scheme, query
 
 @pytest.mark.browser
 def test_a_loading_page_becomes_the_app(chromium, tmp_path):
-    server = App(tmp_path, ready=False, LOOKAHEAD_CACHE=str(tmp_path / "cache"))  # it must measure everything first
+    """At a first start, whose kernels and costs are not stored. What it has deferred is done after the race."""
+    server = App(tmp_path, ready=False, LOOKAHEAD_CACHE=str(tmp_path / "cache"), NUMBA_CACHE_DIR=str(tmp_path / "code"))
     try:
         page = opened(chromium, f"{server.url}/?lesson=03-rejection")
         playing = opened(chromium, f"{server.url}/?recording=story")
@@ -243,6 +244,10 @@ def test_a_loading_page_becomes_the_app(chromium, tmp_path):
         until(racing, f"window.lookahead && !{STATE}.run.startsWith('recording')")
         until(racing, f"{STATE}.done")
         assert not page.faults + playing.faults + racing.faults
+        while "finish loading" not in server.errors():
+            assert server.process.poll() is None, server.output()
+            time.sleep(0.1)
+        assert [*(tmp_path / "cache").glob("*.json")] and [*(tmp_path / "code").glob("*/complete-*")]
         for opened_page in (page, playing, racing):
             opened_page.context.close()
         assert server.stop() == 0

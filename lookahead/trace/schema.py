@@ -173,6 +173,7 @@ class DrafterCostsRecord(Record):
 class Costs(CurveRecord):
     """The pass costs of that machine, the target's curve first; see `costs.PassCosts`.
 
+    In the first seconds after an app's first start, they are those of a typical machine, scaled to the speed of this one.
     Traces from before November 2026 have no costs of draft models.
     """
 

@@ -28,7 +28,7 @@ from . import api, gradio_internals, models_tab, race_tab
 from .guard import Guard
 from .lab import tab as lab
 from .learn import tab as learn
-from .parts import QUIET, exactness, markup
+from .parts import ESTIMATED, QUIET, exactness, markup
 
 SPARE_THREADS = 64  # for page loads and clicks
 MAX_QUEUED = 10_000
@@ -120,10 +120,11 @@ def _machine_facts(models: Models) -> tuple[str, str]:
     curve = models.costs.target
     costs = [(n, seconds(s), decimal(curve.ratio(n))) for n, s in zip(curve.rows, curve.seconds, strict=True)]
     rows = "".join(f"<tr><td>{n}</td><td>{time}</td><td>{ratio}</td></tr>" for n, time, ratio in costs)
+    kind = f", {ESTIMATED}" if models.estimated else ""
     names = html.escape(", ".join(f"{role}: {name}" for role, name in models.names.items()))
     return (
         f"{models.exactness} · {models.dtype} · {processor.cores()} cores",
-        f"<p>{exactness(models)}</p><p>The costs of the target's passes by their number of rows:</p>"
+        f"<p>{exactness(models)}</p><p>The costs of the target's passes by their number of rows{kind}:</p>"
         f"<table><thead><tr><th>rows</th><th>time per pass</th><th>in one-row passes</th></tr></thead><tbody>{rows}</tbody></table>"
         f'<p>{names}</p><p><button type="button" class="la-again">measure again</button></p>',
     )

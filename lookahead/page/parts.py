@@ -14,6 +14,7 @@ Follow = Callable[[Callable[[Models], Any], Any], None]  # registers a function 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 DARK = "document.body.classList.contains('dark')"
 TRACE = "window.lookahead.trace() || ''"
+ESTIMATED = "estimated from a typical machine; this one is measured in a few seconds"  # costs of a first start
 
 
 class Opening(NamedTuple):

@@ -15,7 +15,7 @@ from ...measure import charts
 from ...measure.machine import Combination, Comparison, PassParts, compare, time_parts
 from ...model.forward import Mixture
 from ...server.state import ServerState
-from ..parts import Follow, Opening, answer_html, exactness, markup, plot, plot_update, prose, split, table
+from ..parts import ESTIMATED, Follow, Opening, answer_html, exactness, markup, plot, plot_update, prose, split, table
 from ..running import buttons, follow_progress, run_and_stop, with_visitor_models
 
 INTRO = (
@@ -74,9 +74,7 @@ def _facts(models: Models) -> str:
     costs, passes, used = models.costs, models.target.passes, models.measured.threads
     fitted = (drafter.fitted(models.policy_costs(), costs) for drafter in DRAFTERS.values())
     limited = "" if used >= processor.cores() else f" of {processor.cores()}: {threads.reason(passes)}"
-    kind = (
-        "scaled from a typical machine until this one is measured, in a few seconds" if models.estimated else "measured"
-    )
+    kind = ESTIMATED if models.estimated else "measured"
     rows = [
         ["costs", kind],
         ["processor", f"{processor.name()}, {processor.cores()} cores"],

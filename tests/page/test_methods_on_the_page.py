@@ -88,6 +88,16 @@ def test_this_machine_lists_models_with_and_without_heads(models):
     assert "trained head" not in _facts(dataclasses.replace(models, heads={}, measured=measured))
 
 
+def test_costs_of_a_first_start_are_called_estimates(models):
+    from lookahead.page.lab.machine import _facts
+    from lookahead.page.page import _machine_facts
+    from lookahead.page.parts import ESTIMATED
+
+    estimated = dataclasses.replace(models, estimated=True)
+    for facts in (_facts, lambda family: _machine_facts(family)[1]):
+        assert ESTIMATED in facts(estimated) and ESTIMATED not in facts(models)
+
+
 def test_a_loaded_page_keeps_the_visitors_choice():
     """A visitor may press a chip before the server has sent the choices."""
     assert "value" not in race_tab._choices(["draft"], race_tab.gr.skip())

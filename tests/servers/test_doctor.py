@@ -123,7 +123,7 @@ def first(found):
 
 def test_two_healthy_servers_have_a_full_report(monkeypatch):
     found = examined(monkeypatch, Answering(), Answering(runs=RUNS))
-    assert found.findings[0].id in ("healthy", "slower"), "their seconds are not compared here"
+    assert {*ids_of(found)} <= {"healthy", "slower", "k-too-large"}, "their seconds are not compared here"
     assert {"categories", "load", "positions", "lengths", "questions", "output"} <= found.sections.keys()
     assert [row["name"] for row in found.sections["categories"]] == ["a", "b", "all"]
     assert [(row["total"], row["baseline"], row["speculative"]) for row in found.sections["questions"]] == [

@@ -338,7 +338,7 @@ def decide(
             measured_on(models), {"seconds": budget_s, **options}, "" if has_k else f", k = {options.get('k', 'auto')}",
             "each run is paired with a naive run of the same prompt, without prefill; medians over prompts with 90% intervals",
         )  # fmt: skip
-        return Progress(round(min(budget_s, spent())), round(budget_s), text, report)
+        return Progress(round(min(budget_s, spent())), round(budget_s), text, report, "s")
 
     for entry in (naive, *entries):  # warm-up: kernels are compiled on first use
         timed(0, entry, max_new_tokens=8)

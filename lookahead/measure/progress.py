@@ -96,12 +96,13 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The state of a measurement: `done` of `total` units of work, a `text` for display and the `result` so far."""
+    """The state of a measurement: `done` of `total` work in a `unit`, a `text` for display and the `result` so far."""
 
     done: int
     total: int
     text: str
     result: Any
+    unit: str = ""
 
 
 def questions(*names: str, most: int | None = None, family: str = DEFAULT_FAMILY, **settings: Any) -> list[Question]:

@@ -78,7 +78,8 @@ def follow_progress(make: Callable[[], Iterator[Any]], show: Callable[[Any], Any
         values = None
         if progress is not None:
             share = progress.done / max(1, progress.total)
-            line = status_line(f"{progress.done} of {progress.total}: {progress.text}", share)
+            done = f"{progress.done} of {progress.total} {progress.unit}".rstrip()
+            line = status_line(f"{done}: {progress.text}", share)
             values = show(progress.result) if progress.result else None
         yield [line, *(values or [gr.skip()] * width)]
 

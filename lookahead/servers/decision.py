@@ -44,7 +44,7 @@ def decide(
     for progress in report.measure(sides, questions, plan(), most):
         if progress and progress.result:
             has_result, result = True, from_load_report(progress.result, questions, budget_s)
-            yield Progress(round(min(spent(), budget_s)), round(budget_s), progress.text, result)
+            yield Progress(round(min(spent(), budget_s)), round(budget_s), progress.text, result, "s")
         else:
             yield None
         if has_result and spent() > budget_s:

@@ -38,6 +38,7 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "predicted": ratio, "trial": ratio,
 }  # fmt: skip
 ENOUGH_RIGHT = 0.5  # share of the questions that the baseline must answer
+TIME_OVER, YET = "the time was over", "not yet"
 REASONS = {  # of sections without rows
     "reasoning": "the model streams no reasoning",
     "positions": "the server does not report its drafts",
@@ -70,8 +71,11 @@ class Diagnosis:
 
     def reason(self, name: str) -> str:
         """Return a sentence on why a section has no rows or only some, "" for a complete one."""
-        start = "Further rows were not measured" if name in self.sections else "Not measured"
-        return f"{start}: {self.missing[name]}." if name in self.missing else ""
+        start, reason = (
+            "Further rows were not measured" if name in self.sections else "Not measured",
+            self.missing.get(name),
+        )
+        return f"{start} yet." if reason == YET else f"{start}: {reason}." if reason else ""
 
     def markdown(self) -> str:
         """Return the report in Markdown. The last paragraph is the advice."""
@@ -111,9 +115,10 @@ def _cell(key: str, value: Any) -> str:
 
 
 def from_measurements(
-    measured: Measurements, source: Mapping[str, Any], settings: Mapping[str, Any], missing: Mapping[str, str]
-) -> Diagnosis:
-    """Return the report. `missing` has the reasons of incomplete sections."""
+    measured: Measurements, source: Mapping[str, Any], settings: Mapping[str, Any], missing: Mapping[str, str],
+    *, complete: bool = True,
+) -> Diagnosis:  # fmt: skip
+    """Return the report. `missing` has the reasons of incomplete sections. If not `complete`, measurement goes on."""
     gains = levels(measured)
     findings = tuple(diagnose(measured, gains))
     builders = {
@@ -122,7 +127,7 @@ def from_measurements(
     }  # fmt: skip
     sections = {name: rows for name, build in builders.items() if (rows := build(measured))}
     missing = {"output": missing.get("questions"), **missing}
-    empty = {name: REASONS.get(name, "the time was over") for name in TITLES if name not in sections}
+    empty = {name: REASONS.get(name, TIME_OVER) if complete else YET for name in TITLES if name not in sections}
     missing = {name: reason for name in TITLES if (reason := missing.get(name) or empty.get(name))}
     best_k = _best_k(sections.get("lengths", ()))
     return Diagnosis(findings, sections, missing, best_k, _advice(gains, findings, sections), source, settings)

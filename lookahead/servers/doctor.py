@@ -18,7 +18,7 @@ from . import report
 from .addresses import RemoteError
 from .background import stream
 from .client import Client
-from .diagnosis import Diagnosis, from_measurements
+from .diagnosis import TIME_OVER, Diagnosis, from_measurements
 from .findings import Measurements
 from .load import SIDES, Block, Plan, Sides, blocks
 from .probes import long_prompt, probes
@@ -72,24 +72,24 @@ class _Examination:
                 async with asyncio.timeout(limit_s):
                     await getattr(self, f"_measure_{name}")()
             except TimeoutError:
-                self.missing[name] = "the time was over"
+                self.missing[name] = TIME_OVER
             except RemoteError as error:
                 if number == 0:
                     raise
                 self.missing[name] = str(error).rstrip(".")
             if not self.measured.pairs():
                 raise self._no_text()
-            self._show(name, self._diagnosis())
+            self._show(name, self._diagnosis(complete=number + 1 == len(SHARES)))
 
     def _spent(self) -> float:
         return perf_counter() - self._start
 
     def _show(self, text: str, result: Diagnosis | None = None) -> None:
-        self.put(Progress(round(min(self._spent(), self.budget_s)), round(self.budget_s), text, result))
+        self.put(Progress(round(min(self._spent(), self.budget_s)), round(self.budget_s), text, result, "s"))
 
-    def _diagnosis(self) -> Diagnosis:
+    def _diagnosis(self, complete: bool) -> Diagnosis:
         settings = {"seconds": self.budget_s, "max_new_tokens": self.most, "prompts": len(self.measured.questions)}
-        return from_measurements(self.measured, report.source(self.clients), settings, self.missing)
+        return from_measurements(self.measured, report.source(self.clients), settings, self.missing, complete=complete)
 
     def _no_text(self) -> RemoteError:
         errors = [text.error for block in self.measured.blocks for text in block.texts if text.error]

@@ -139,6 +139,17 @@ def test_two_healthy_servers_have_a_full_report(monkeypatch):
     assert markdown.rstrip().endswith(found.advice) and all(title in markdown for title in diagnosis.TITLES.values())
 
 
+def test_an_unfinished_diagnosis_calls_sections_not_measured_yet(monkeypatch):
+    monkeypatch.setattr(doctor, "LOADS", (2,))
+    monkeypatch.setattr(doctor, "CONTEXTS", (1024,))
+    with serving(Answering()) as plain_url, serving(Answering(runs=RUNS)) as fast_url:
+        sides = dict(zip(SIDES, (server_at(plain_url, "plain", {}), server_at(fast_url, "fast", {})), strict=True))
+        reports = [p for p in doctor.examine(sides, PROMPTS, MIN_S, MAX_TOKENS) if p and p.result]
+    assert reports[0].result.reason("questions") == reports[0].result.reason("reasoning") == "Not measured yet."
+    assert "yet" not in "".join(map(reports[-1].result.reason, diagnosis.TITLES))
+    assert {p.unit for p in reports} == {"s"}
+
+
 def test_schemas_are_sent(monkeypatch):
     fake = Answering(runs=RUNS)
     examined(monkeypatch, Answering(), fake, "texts", "questions")

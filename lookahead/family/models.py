@@ -348,7 +348,7 @@ def measured_again(models: Models) -> Models:
 
 
 def finish_loading(models: Models) -> Iterator[Models | None]:
-    """Do what `load` has deferred. Yield None between the steps, then the complete models."""
+    """Compile and measure the drafters that `load` has deferred. Yield None between the steps, then the complete models."""
     if isinstance(models.target.passes, kernels.Llama):
         yield from kernels.prepare_deferred(models.target.passes.dtype)
     yield measured_again(models)

@@ -107,7 +107,7 @@ def forward(kernels, sizes, form, weights, caches, rows, columns, inputs, state_
 def tree(kernels, sizes, form, weights, caches, feature, logits, start, rotations, branches, rows, request):
     """Draft a tree after a text of `start` tokens. Its last token has the feature [1, hidden] and the logits [output_vocab].
 
-    Returns what `draft.tree` returns, except the number of cached tokens, and the features [..., hidden] of all levels but the
+    Returns the results of `draft.tree` except the number of cached tokens, and the features [..., hidden] of all levels but the
     last. The cache must have capacity for `rows` columns, and the rotations as many positions.
     """
     max_tokens, output_vocab = request.max_tokens, request.output_vocab

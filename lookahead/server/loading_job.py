@@ -128,7 +128,7 @@ def _add(server: ServerState, plan: hub.Plan, files: dict[str, Path], progress: 
 
 
 def finish_loading(server: ServerState, spec: str) -> Job[None]:
-    """Submit a job that does what the first start has deferred. Visitors' jobs come first."""
+    """Submit a job that compiles and measures the drafters that the first start has deferred. Visitors' jobs come first."""
 
     def work(job: Job[None]) -> Generator[str]:
         for complete in models.finish_loading(server.families.named(spec).models):

@@ -118,7 +118,7 @@ def from_measurements(
     measured: Measurements, source: Mapping[str, Any], settings: Mapping[str, Any], missing: Mapping[str, str],
     *, complete: bool = True,
 ) -> Diagnosis:  # fmt: skip
-    """Return the report. `missing` has the reasons of incomplete sections. If not `complete`, measurement goes on."""
+    """Return the report. `missing` has the reasons of incomplete sections. If not `complete`, it is an interim report."""
     gains = levels(measured)
     findings = tuple(diagnose(measured, gains))
     builders = {

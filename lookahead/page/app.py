@@ -114,9 +114,8 @@ def _serve(arguments: argparse.Namespace) -> int:
 
         disable_progress_bar()
         specs = families_of(arguments.models)
-        first = {
-            spec: {drafter_for(Hybrid.name, DRAFT, sources.locations(spec))} for spec in specs
-        }  # its default method
+        # The drafter of the default method is compiled first.
+        first = {spec: {drafter_for(Hybrid.name, DRAFT, sources.locations(spec))} for spec in specs}
         if (device := memory.device()).type == "cpu" and specs[0] in sources.bundled():
             dtype = number_format.requested() or number_format.default(device, compiled=True)
             kernels.begin(dtype, first[specs[0]])
@@ -126,12 +125,12 @@ def _serve(arguments: argparse.Namespace) -> int:
 
         families = [
             queue.call(
-                partial(load, first=first[spec]),
-                spec,
+                partial(load, spec, first=first[spec]),
                 lambda text, share, i=i: progress(text, (i + share) / len(specs)),
             )
             for i, spec in enumerate(specs)
         ]
+        compilers.stop()  # models that are not compiled leave them unused
     except LookaheadError as error:
         web.close()
         return _failed(error)

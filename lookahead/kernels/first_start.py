@@ -102,7 +102,7 @@ _begun: dict[torch.dtype, Compilation] = {}
 
 
 def begin(dtype: torch.dtype, drafters: Collection[str]) -> None:
-    """Begin a `Compilation` for `compile_all`. Other work of this process takes place meanwhile."""
+    """Begin a `Compilation` in other processes, which `compile_all` finishes."""
     _begun[dtype] = Compilation(dtype, drafters)
 
 
@@ -117,7 +117,7 @@ def compile_all(
 
 
 def compile_deferred(dtype: torch.dtype) -> Iterator[None]:
-    """Compile the functions of all drafters in another process. Yields every `STEP_S`; until it continues, that process is suspended."""
+    """Compile the functions of all drafters in another process. Yields every `STEP_S`, and suspends that process meanwhile."""
     mark = _mark(dtype)
     if _is_compiled(mark):
         return

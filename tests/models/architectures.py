@@ -74,7 +74,20 @@ MAX_WEIGHTS = 20_000_000
 PROMPT, TOKENS = (5, 6, 7, 8, 9), 40
 DISTINCT = 15  # ids in a diverse text
 # Standard deviations and seeds. Layers with a norm after them need small weights, others large ones.
-DRAWS = ((0.2, 0), (0.1, 0), (0.3, 1), (0.1, 1), (0.5, 2), (0.06, 0), (0.3, 2), (0.06, 1), (0.1, 2), (0.02, 0))
+DRAWS = (
+    (0.2, 0),
+    (0.1, 0),
+    (0.3, 1),
+    (0.1, 1),
+    (0.5, 2),
+    (0.06, 0),
+    (0.3, 2),
+    (0.06, 1),
+    (0.1, 2),
+    (0.02, 0),
+    (1.0, 7),
+    (0.4, 8),
+)
 
 
 def config_of(kind: str, **changes: Any) -> PreTrainedConfig:
